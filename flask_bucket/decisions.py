@@ -1,0 +1,130 @@
+"""Charge, Outcome, Decision: what is asked of a store, and what it answers.
+
+This is the only place where the integers of the arithmetic are rounded for people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .limits import EXACT, SECOND, ConfigError, Limit
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """Tokens asked of one bucket.
+
+    :param limit: the limit that the bucket holds.
+    :param key: the bucket's key in the store, already spelled (see ``flask_bucket.keys``).
+    :param cost: tokens; 0 looks without taking. Only settling knows negative costs: it gives back.
+    :raises ConfigError: for a cost that is not a whole number.
+    """
+
+    limit: Limit
+    key: str
+    cost: int = 1
+
+    def __post_init__(self) -> None:
+        if type(self.cost) is not int or not -EXACT < self.cost < EXACT:
+            raise ConfigError(
+                f"A cost is a whole number of tokens (an int below 2**53), not {self.cost!r}. "
+                "Round it, or measure in smaller tokens."
+            )
+
+
+def no_negative_cost(charges: Iterable[Charge]) -> None:
+    """Raise ConfigError if any of the charges would add tokens instead of taking them."""
+    for charge in charges:
+        if charge.cost < 0:
+            raise ConfigError(
+                f"A cost is at least 0, not {charge.cost}: taking must not add tokens. "
+                "Use settle() to give tokens back."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one charge."""
+
+    limit: Limit
+    #: The bucket's key in the store.
+    key: str
+    #: Tokens asked for.
+    cost: int
+    #: Whether the bucket could afford the cost.
+    allowed: bool
+    #: Whole tokens left, from 0 to the capacity.
+    remaining: int
+    #: Seconds until the cost can be afforded: 0.0 when allowed, None when it never can be.
+    retry_after: float | None
+    #: Seconds until the bucket is full.
+    reset_after: float
+    #: True for a dry-run limit, which is reported but refuses nothing.
+    shadow: bool = False
+
+    @classmethod
+    def of(
+        cls, charge: Charge, shadow: bool, tokens: int, wait: int | None, full_in: int
+    ) -> Outcome:
+        """Round for people.
+
+        :param tokens: the balance in parts, which settling may have left below zero.
+        :param wait: microseconds until the cost can be afforded; None if never.
+        :param full_in: microseconds until the bucket is full.
+        """
+        return cls(
+            charge.limit,
+            charge.key,
+            charge.cost,
+            wait == 0,
+            tokens // charge.limit.scale if tokens > 0 else 0,
+            None if wait is None else wait / SECOND,
+            full_in / SECOND,
+            shadow,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether a request may go on, and everything its client should hear.
+
+    A decision is as true as it is allowed, so compare an optional one with ``is not None``.
+    """
+
+    allowed: bool
+    #: One for each charge, in their order; those of dry-run limits last.
+    outcomes: tuple[Outcome, ...] = ()
+    #: Seconds until the request would be allowed: 0.0 when it is, None when it never will be.
+    retry_after: float | None = 0.0
+    #: Microseconds on the store's clock when it decided; 0 if no store did.
+    now: int = 0
+    #: True when the store was out of reach and the outage policy decided.
+    degraded: bool = False
+
+    @classmethod
+    def of(cls, outcomes: tuple[Outcome, ...], now: int) -> Decision:
+        """Decide from what became of each charge: all of them, or none."""
+        refused = [o for o in outcomes if not o.allowed and not o.shadow]
+        if not refused:
+            return cls(True, outcomes, 0.0, now)
+        return cls(False, outcomes, _longest_wait(refused).retry_after, now)
+
+    @property
+    def binding(self) -> Outcome | None:
+        """The outcome that a client should hear about; None if no limit applied.
+
+        Of a refusal the refused one with the longest wait, else the one with the fewest
+        tokens remaining. Dry-run limits are nothing that a client should hear about.
+        """
+        enforced = [o for o in self.outcomes if not o.shadow]
+        if refused := [o for o in enforced if not o.allowed]:
+            return _longest_wait(refused)
+        return min(enforced, key=lambda o: (o.remaining, -o.reset_after), default=None)
+
+    def __bool__(self) -> bool:
+        return self.allowed
+
+
+def _longest_wait(refused: Iterable[Outcome]) -> Outcome:
+    return max(refused, key=lambda o: float("inf") if o.retry_after is None else o.retry_after)

@@ -1,0 +1,299 @@
+"""Limit: a capacity and a refill rate in exact numbers, and the text people write for one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from math import isfinite
+
+#: What a limit's numbers may be.
+Number = int | float | Decimal | Fraction
+
+#: Lua's numbers are doubles: below this bound integers are exact, above it they are not.
+EXACT = 2**53
+
+#: The lengths of a tick that are tried, in microseconds: the finest that stays exact is used.
+TICKS = (1, 1_000, 1_000_000)
+
+SECOND = 1_000_000  # microseconds
+
+NAME = re.compile(r"[a-z][a-z0-9_.-]*")
+
+#: Seconds in each unit, largest first, under the word that names and texts use.
+_UNITS = {
+    "year": Fraction(365 * 86_400),
+    "month": Fraction(30 * 86_400),
+    "week": Fraction(7 * 86_400),
+    "day": Fraction(86_400),
+    "hour": Fraction(3_600),
+    "minute": Fraction(60),
+    "second": Fraction(1),
+    "ms": Fraction(1, 1_000),
+}
+_ABBREVIATIONS = {"s": "second", "sec": "second", "m": "minute", "min": "minute"}
+_ABBREVIATIONS |= {"h": "hour", "d": "day", "w": "week"}
+
+_TEXT = re.compile(
+    r"(?P<amount>\d{1,30}(?:\.\d{1,30})?)\s*(?:/|\s+per\s)\s*"
+    r"(?:(?P<multiple>\d{1,30}(?:\.\d{1,30})?)\s*)?(?P<unit>[a-z]+)"
+    r"(?:\s+burst\s+(?P<burst>\d{1,30}))?",
+    re.IGNORECASE | re.ASCII,
+)
+_EXPECTED = (
+    'expected "<amount>/<unit>" or "<amount> per [<multiple>] <unit>", with "burst <capacity>" '
+    'behind it if wanted, such as "5/second burst 20" or "100 per 15 minutes"; units are '
+    "ms, second, minute, hour, day, week, month and year; several limits are separated by ;"
+)
+
+
+class ConfigError(ValueError):
+    """Something was set up wrong: the message says what was given, what was expected, what to do.
+
+    Raised as early as the mistake can be seen: where a limit is written, or at ``init_app``.
+    """
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Limit:
+    """How much a client may do: a bucket of `capacity` tokens, refilled continuously.
+
+    :param capacity: tokens in a full bucket, a whole number of at least 1: the largest burst.
+    :param refill_rate: tokens gained every `per` seconds, above 0. An ``int``, ``float``
+        (read as its decimal text: 0.1 is exactly 1/10), ``Decimal`` or ``Fraction``.
+    :param per: the period in seconds, above 0.
+    :param name: identifies the limit's buckets in the store, so that its numbers may change
+        while its clients keep their balances; ``[a-z][a-z0-9_.-]*``. By default the period
+        in words: ``per-second``, ``per-15-minutes``.
+    :raises ConfigError: for numbers outside these ranges, and for a limit that no length of
+        tick can count exactly.
+
+    >>> Limit(capacity=20, refill_rate=5)
+    Limit('5/second burst 20')
+    >>> Limit.parse("100 per 15 minutes").name
+    'per-15-minutes'
+
+    The remaining attributes are the same limit in the integers that both the reference bucket
+    and the script count in: one token is `scale` parts, and each tick of `tick` microseconds
+    adds `step` parts.
+    """
+
+    capacity: int
+    refill_rate: Fraction
+    per: Fraction
+    name: str
+    tick: int = field(init=False, repr=False, compare=False)
+    scale: int = field(init=False, repr=False, compare=False)
+    step: int = field(init=False, repr=False, compare=False)
+    #: The parts in a full bucket.
+    full: int = field(init=False, repr=False, compare=False)
+    #: Capacity, scale, step and tick as the script reads them, prepared once.
+    script_args: tuple[bytes, bytes, bytes, bytes] = field(init=False, repr=False, compare=False)
+
+    def __init__(
+        self, capacity: Number, refill_rate: Number, per: Number = 1, name: str | None = None
+    ) -> None:
+        whole = _exact("capacity", capacity)
+        if whole.denominator != 1 or whole < 1:
+            raise ConfigError(
+                f"A limit's capacity is a whole number of tokens of at least 1, not {capacity!r}. "
+                "Less than one request a period is a matter of the refill rate: "
+                "Limit(capacity=1, refill_rate=0.5) is one request every two seconds."
+            )
+        rate, period = _writable(_positive("refill_rate", refill_rate), _positive("per", per))
+        if name is None:
+            name = "per-" + "-".join(_period_words(period))
+        elif not isinstance(name, str) or not NAME.fullmatch(name):
+            raise ConfigError(
+                f"A limit's name is lower-case letters, digits, '_', '.' and '-', starting with "
+                f"a letter, not {name!r}. It is part of the key in Redis."
+            )
+        tick, scale, step = _integers(int(whole), rate, period)
+        values = {
+            "capacity": int(whole),
+            "refill_rate": rate,
+            "per": period,
+            "name": name,
+            "tick": tick,
+            "scale": scale,
+            "step": step,
+            "full": int(whole) * scale,
+            "script_args": tuple(b"%d" % n for n in (int(whole), scale, step, tick)),
+        }
+        for attribute, value in values.items():
+            object.__setattr__(self, attribute, value)
+
+    @classmethod
+    def parse(cls, text: str, *, name: str | None = None) -> Limit:
+        """Read one limit: ``<amount> (/ | per) [<multiple>] <unit> [burst <capacity>]``.
+
+        Units are ms, s/sec/second, m/min/minute, h/hour, d/day, w/week, month (30 days) and
+        year (365 days), singular or plural, in any case. Without ``burst`` the capacity is
+        the amount.
+
+        :raises ConfigError: for anything else, with the text and what was expected.
+
+        >>> Limit.parse("5/second burst 20").capacity
+        20
+        """
+        if not isinstance(text, str):
+            raise ConfigError(f"{text!r} is not a limit's text: {_EXPECTED}.")
+        match = _TEXT.fullmatch(text.strip())
+        unit = match and _unit(match["unit"])
+        if not match or not unit:
+            why = f'unknown unit "{match["unit"]}"; ' if match else ""
+            raise ConfigError(f'"{text}" is not a limit: {why}{_EXPECTED}.')
+        amount = Fraction(match["amount"])
+        if match["burst"] is None and (amount.denominator != 1 or amount == 0):
+            raise ConfigError(
+                f'"{text}" is not a limit: without "burst" the amount is also the capacity, which '
+                f'is a whole number of at least 1. Add one, such as "{text.strip()} burst 1".'
+                if amount
+                else f'"{text}" is not a limit: an amount of 0 would never allow anything. '
+                "Expected an amount above 0."
+            )
+        try:
+            return cls(
+                capacity=int(match["burst"] or amount),
+                refill_rate=amount,
+                per=Fraction(match["multiple"] or 1) * _UNITS[unit],
+                name=name,
+            )
+        except ConfigError as error:
+            raise ConfigError(f'"{text}" is not a limit: {error}') from None
+
+    @classmethod
+    def parse_many(cls, text: str) -> tuple[Limit, ...]:
+        """Read limits separated by ``;`` or ``,``.
+
+        :raises ConfigError: if any of them is not a limit, or there is none.
+
+        >>> Limit.parse_many("10/s; 1000/hour burst 2000")
+        (Limit('10/second'), Limit('1000/hour burst 2000'))
+        """
+        if not isinstance(text, str):
+            raise ConfigError(f"{text!r} is not a limit's text: {_EXPECTED}.")
+        try:
+            return tuple(cls.parse(part) for part in re.split("[;,]", text))
+        except ConfigError as error:
+            raise ConfigError(f"{error} It stands in {text!r}.") from None
+
+    @property
+    def rate(self) -> Fraction:
+        """Tokens gained each second, exactly."""
+        return self.refill_rate / self.per
+
+    @property
+    def seconds_to_full(self) -> Fraction:
+        """Seconds in which an empty bucket fills, exactly."""
+        return self.capacity / self.rate
+
+    def scaled(self, share: Number) -> Limit:
+        """Return this limit for one of several that share it: capacity and rate times `share`.
+
+        The capacity is rounded down, but stays at least 1: otherwise nothing would be allowed.
+        """
+        part = _positive("share", share)
+        capacity = max(1, int(self.capacity * part))
+        return Limit(capacity, self.refill_rate * part, self.per, self.name)
+
+    def named(self, name: str) -> Limit:
+        """Return this limit under another name."""
+        return Limit(self.capacity, self.refill_rate, self.per, name)
+
+    def __str__(self) -> str:
+        words = _period_words(self.per)
+        text = _decimal(self.refill_rate)
+        text += f"/{words[0]}" if len(words) == 1 else " per " + " ".join(words)
+        return text if self.refill_rate == self.capacity else f"{text} burst {self.capacity}"
+
+    def __repr__(self) -> str:
+        default = "per-" + "-".join(_period_words(self.per))
+        return f"Limit({str(self)!r}{'' if self.name == default else f', name={self.name!r}'})"
+
+
+def _exact(what: str, value: Number) -> Fraction:
+    """Read a number exactly; a float as the decimal text it prints as."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal, Fraction)):
+        raise ConfigError(
+            f"A limit's {what} is a number (int, float, Decimal or Fraction), not {value!r}."
+        )
+    if isinstance(value, (float, Decimal)) and not isfinite(value):
+        raise ConfigError(f"A limit's {what} is a finite number, not {value!r}.")
+    return Fraction(float.__repr__(value) if isinstance(value, float) else value)
+
+
+def _positive(what: str, value: Number) -> Fraction:
+    number = _exact(what, value)
+    if number <= 0:
+        raise ConfigError(f"A limit's {what} is above 0, not {value!r}.")
+    return number
+
+
+def _writable(rate: Fraction, per: Fraction) -> tuple[Fraction, Fraction]:
+    """Return the same ratio in numbers with finite decimals, so that any limit can be written.
+
+    A third of a token a second becomes 1 token per 3 seconds.
+    """
+    for number in (rate, per):
+        rest = number.denominator
+        for prime in (2, 5):
+            while rest % prime == 0:
+                rest //= prime
+        rate, per = rate * rest, per * rest
+    return rate, per
+
+
+def _integers(capacity: int, rate: Fraction, per: Fraction) -> tuple[int, int, int]:
+    """Return (tick, scale, step): with the finest tick in which everything stays exact."""
+    for tick in TICKS:
+        parts_per_tick = rate / per * Fraction(tick, SECOND)
+        scale, step = parts_per_tick.denominator, parts_per_tick.numerator
+        if capacity * scale + step < EXACT:
+            return tick, scale, step
+    raise ConfigError(
+        f"A limit of capacity {capacity} refilled by {rate} every {per} s cannot be counted "
+        "exactly in integers below 2**53. Use rounder numbers or a smaller capacity."
+    )
+
+
+def _unit(word: str) -> str | None:
+    word = word.lower()
+    for candidate in (word, word.removesuffix("s")):
+        if candidate in _UNITS or candidate in _ABBREVIATIONS:
+            return _ABBREVIATIONS.get(candidate, candidate)
+    return None
+
+
+def _period_words(per: Fraction) -> tuple[str, ...]:
+    """Return the period in the largest unit of which it is a whole number: ('15', 'minutes')."""
+    unit = next((u for u, seconds in _UNITS.items() if (per / seconds).denominator == 1), "ms")
+    multiple = per / _UNITS[unit]
+    if multiple == 1:
+        return (unit,)
+    return (_decimal(multiple), unit if unit == "ms" else unit + "s")
+
+
+def _decimal(number: Fraction) -> str:
+    """Write a fraction whose denominator is made of twos and fives, in full and exactly."""
+    places = 0
+    while (number * 10**places).denominator != 1:
+        places += 1
+    digits = str(int(number * 10**places)).rjust(places + 1, "0")
+    return f"{digits[:-places]}.{digits[-places:]}" if places else digits
+
+
+def distinct_names(limits: Iterable[Limit]) -> tuple[Limit, ...]:
+    """Rename limits that would share a bucket: the second ``per-second`` is ``per-second-2``."""
+    taken: set[str] = set()
+    distinct = []
+    for limit in limits:
+        name, n = limit.name, 1
+        while name in taken:
+            n += 1
+            name = f"{limit.name}-{n}"
+        taken.add(name)
+        distinct.append(limit if name == limit.name else limit.named(name))
+    return tuple(distinct)
