@@ -1,0 +1,1 @@
+"""Where buckets are kept, and the two stores that wrap another."""

@@ -1,0 +1,58 @@
+"""The protocol that every store speaks, and every store that wraps another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+from ..decisions import Charge, Decision
+from ..limits import EXACT, ConfigError
+
+
+@runtime_checkable
+class Store(Protocol):
+    """Keeps the buckets and decides, atomically, any number of them in one call."""
+
+    def take(
+        self,
+        charges: Sequence[Charge],
+        held: Sequence[Charge] = (),
+        shadow: Sequence[Charge] = (),
+        now: int | None = None,
+    ) -> Decision:
+        """Charge all buckets, or none.
+
+        :param charges: what must be affordable, each and all of it.
+        :param held: what was taken earlier for the same request: given back if this is refused.
+        :param shadow: taken if affordable, reported if not; refuses nothing.
+        :param now: microseconds; by default the store's own clock.
+        :raises ConfigError: for a negative cost.
+        :raises StoreUnavailable: if the store cannot decide.
+        """
+
+    def peek(self, charges: Sequence[Charge], now: int | None = None) -> Decision:
+        """Return what `take` would answer, taking nothing."""
+
+    def settle(self, charges: Sequence[Charge], now: int | None = None) -> None:
+        """Apply costs after the fact, without asking: a bucket may be left in debt.
+
+        A negative cost gives back, never above the capacity.
+        """
+
+    def reset(self, client: str) -> int:
+        """Forget all buckets of a client, spelled as in its keys; return how many there were."""
+
+    def close(self) -> None:
+        """Let go of connections; the store may be used again, and opens new ones then."""
+
+
+def checked_now(now: int) -> int:
+    """Return `now` if it is a time the arithmetic can count in.
+
+    :raises ConfigError: unless it is an int of microseconds from 0 to below 2**53.
+    """
+    if type(now) is not int or not 0 <= now < EXACT:
+        raise ConfigError(
+            f"A time is a whole number of microseconds (an int from 0 to below 2**53), not {now!r}."
+        )
+    return now

@@ -1,0 +1,121 @@
+"""MemoryStore: buckets in this process, for development, tests and a single worker."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
+
+from .. import bucket
+from ..bucket import State
+from ..decisions import Charge, Decision, no_negative_cost
+from .base import checked_now
+
+
+class MemoryStore:
+    """Keep buckets in memory, with the same arithmetic as the script in Redis.
+
+    Thread-safe. Every process counts for itself: with several workers, use Redis.
+
+    :param clock: returns the time in whole microseconds. By default the monotonic clock, set
+        by the wall clock when the store is made, so that no change of the host's time moves it.
+
+    >>> from flask_bucket import Charge, Limit
+    >>> store = MemoryStore(clock=lambda: 0)
+    >>> charge = Charge(Limit.parse("5/second"), "bucket:{alice}:search:per-second")
+    >>> store.take([charge]).outcomes[0].remaining
+    4
+    """
+
+    def __init__(self, clock: Callable[[], int] | None = None) -> None:
+        self._clock = clock or _monotonic_clock()
+        self._states: dict[str, State] = {}
+        #: When each bucket expires, on this store's clock, whatever `now` a caller passes.
+        self._expires: dict[str, int] = {}
+        #: One entry a bucket, due when it was first to expire: then it is dropped or queued again.
+        self._queue: list[tuple[int, str]] = []
+        self._lock = Lock()
+
+    def take(
+        self,
+        charges: Sequence[Charge],
+        held: Sequence[Charge] = (),
+        shadow: Sequence[Charge] = (),
+        now: int | None = None,
+    ) -> Decision:
+        everything = (*charges, *shadow, *held)
+        no_negative_cost(everything)
+        with self._lock:
+            clock, at = self._times(now)
+            states = self._read(everything)
+            verdict = bucket.take(states, charges, at, held=held, shadow=shadow)
+            self._write(verdict.writes, everything, clock)
+        return bucket.decision(verdict, at)
+
+    def peek(self, charges: Sequence[Charge], now: int | None = None) -> Decision:
+        no_negative_cost(charges)
+        with self._lock:
+            _, at = self._times(now)
+            verdict = bucket.take(self._read(charges), charges, at)
+        return bucket.decision(verdict, at)
+
+    def settle(self, charges: Sequence[Charge], now: int | None = None) -> None:
+        with self._lock:
+            clock, at = self._times(now)
+            self._write(bucket.settle(self._read(charges), charges, at), charges, clock)
+
+    def reset(self, client: str) -> int:
+        mark = ":{" + client + "}:"
+        with self._lock:
+            keys = [key for key in self._states if mark in key]
+            for key in keys:
+                del self._states[key], self._expires[key]
+        return len(keys)
+
+    def close(self) -> None:
+        with self._lock:
+            self._states.clear()
+            self._expires.clear()
+            self._queue.clear()
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def _times(self, now: int | None) -> tuple[int, int]:
+        clock = checked_now(self._clock())
+        return clock, clock if now is None else checked_now(now)
+
+    def _read(self, charges: Sequence[Charge]) -> dict[str, State]:
+        return {c.key: self._states[c.key] for c in charges if c.key in self._states}
+
+    def _write(self, writes: Mapping[str, State], charges: Sequence[Charge], clock: int) -> None:
+        for charge in charges:
+            state = writes.get(charge.key)
+            if state is None or state.scale != charge.limit.scale:
+                continue
+            expires = clock + bucket.ttl(charge.limit, state) * 1000
+            if charge.key not in self._expires:
+                heapq.heappush(self._queue, (expires, charge.key))
+            self._states[charge.key], self._expires[charge.key] = state, expires
+        self._sweep(clock, at_most=2 * len(charges))
+
+    def _sweep(self, clock: int, at_most: int) -> None:
+        """Drop buckets that are full by now, since an absent one is the same.
+
+        Bounded, so that no call pays for thousands; but more than one call adds.
+        """
+        for _ in range(at_most):
+            if not self._queue or self._queue[0][0] > clock:
+                return
+            _, key = heapq.heappop(self._queue)
+            expires = self._expires.get(key)
+            if expires is not None and expires > clock:
+                heapq.heappush(self._queue, (expires, key))
+            elif expires is not None:
+                del self._states[key], self._expires[key]
+
+
+def _monotonic_clock() -> Callable[[], int]:
+    start = time.time_ns() - time.monotonic_ns()
+    return lambda: (start + time.monotonic_ns()) // 1000
