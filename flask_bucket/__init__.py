@@ -1,0 +1,28 @@
+"""Token bucket rate limits for Flask, exact and shared by all workers, in Redis."""
+
+from .decisions import Charge, Decision, Outcome
+from .errors import ConfigError, RateLimitExceeded, StoreUnavailable
+from .extension import Limiter
+from .keys import client_address, request_header
+from .limits import Limit
+from .signals import limit_exceeded, store_recovered, store_unavailable
+from .stores.memory import MemoryStore
+from .stores.redis import RedisStore
+
+__all__ = [
+    "Charge",
+    "ConfigError",
+    "Decision",
+    "Limit",
+    "Limiter",
+    "MemoryStore",
+    "Outcome",
+    "RateLimitExceeded",
+    "RedisStore",
+    "StoreUnavailable",
+    "client_address",
+    "limit_exceeded",
+    "request_header",
+    "store_recovered",
+    "store_unavailable",
+]

@@ -29,7 +29,7 @@ end
 
 -- By key: the buckets as this call sees them.
 local tokens, last_refill, scales = {}, {}, {}
-local absent, written, wanted = {}, {}, {}
+local absent, written, wanted, again = {}, {}, {}, {}
 
 -- floor(balance * to / from), saturating, without ever forming the product.
 local function rescale(balance, from, to)
@@ -126,16 +126,23 @@ local function add(i, amount)
   tokens[key], written[key], absent[key] = balance, true, false
 end
 
--- Write what was touched, each with its TTL: the time to full and a margin.
+-- The milliseconds until a bucket is surely full, and a margin.
+local function ttl(missing, step, tick)
+  local ticks = ceil(missing / step)
+  -- A tick is 1 us, 1 ms or 1 s. In this order no product is rounded that is not capped anyway.
+  local ms = tick < 1000 and ceil(ticks * tick / 1000) or ticks * (tick / 1000)
+  return min(ms + TTL_MARGIN, LARGEST)
+end
+
+-- Write what was touched, each with its TTL.
 local function store()
   for i = #KEYS, 1, -1 do
     local key, _, capacity, scale, step, tick = charge(i)
     if written[key] and scales[key] == scale then
       written[key] = nil
-      local ticks = ceil((capacity * scale - tokens[key]) / step)
       call('HSET', key, 'tokens', format('%.0f', tokens[key]),
         'last_refill', format('%.0f', last_refill[key]), 'scale', format('%.0f', scale))
-      call('PEXPIRE', key, format('%.0f', ceil(ticks * tick / 1000) + TTL_MARGIN))
+      call('PEXPIRE', key, format('%.0f', ttl(capacity * scale - tokens[key], step, tick)))
     end
   end
 end
@@ -179,8 +186,9 @@ if reply[1] == 1 then
   end
 else
   for i = judged + 1, #KEYS do
-    local _, cost = charge(i)
+    local key, cost = charge(i)
     add(i, cost)
+    again[key] = (again[key] or 0) + cost
   end
 end
 
@@ -188,6 +196,7 @@ for i = 1, judged do
   local key, _, capacity, scale, step, tick = charge(i)
   refresh(key, capacity * scale, scale, step, tick)
   reply[4 * i], reply[4 * i + 1] = tokens[key], last_refill[key]
+  reply[4 * i + 2] = reply[4 * i + 2] + (again[key] or 0)
 end
 if mode == 'take' then
   store()

@@ -39,7 +39,8 @@ class Judged:
     charge: Charge
     shadow: bool
     affordable: bool
-    #: Tokens that this call asks of the bucket, up to and with this charge.
+    #: Tokens that the request asks of the bucket, up to and with this charge: what was held and
+    #: is given back must be taken again, so a wait that left it out would end in a refusal.
     wanted: int
     #: The bucket after the call.
     state: State
@@ -72,9 +73,7 @@ def refresh(limit: Limit, state: State | None, now: int) -> tuple[State, bool]:
         return State(limit.full, now, limit.scale), False
     # Only whole ticks are used up; what remains of this one counts towards the next.
     return (
-        State(
-            tokens + ticks * limit.step, state.last_refill + ticks * limit.tick, limit.scale
-        ),
+        State(tokens + ticks * limit.step, state.last_refill + ticks * limit.tick, limit.scale),
         False,
     )
 
@@ -90,9 +89,12 @@ def wait(limit: Limit, state: State, now: int, cost: int) -> int | None:
 
 
 def ttl(limit: Limit, state: State) -> int:
-    """Return for how many milliseconds a bucket must be kept: until it is surely full."""
+    """Return for how many milliseconds a bucket must be kept: until it is surely full.
+
+    At most 285,000 years, the longest that the script counts exactly.
+    """
     ticks = -(-(limit.full - state.tokens) // limit.step)
-    return -(-ticks * limit.tick // 1000) + TTL_MARGIN
+    return min(-(-ticks * limit.tick // 1000) + TTL_MARGIN, EXACT - 1)
 
 
 def take(
@@ -114,6 +116,7 @@ def take(
     judged = [_judge(buckets, charge, False) for charge in charges]
     allowed = all(affordable for _, _, affordable, _ in judged)
     judged += [_judge(buckets, charge, True) for charge in shadow]
+    again: dict[str, int] = {}
     if allowed:
         for charge, _, affordable, _ in judged:
             if affordable:
@@ -121,9 +124,13 @@ def take(
     else:
         for charge in held:
             buckets.add(charge, charge.cost)
+            again[charge.key] = again.get(charge.key, 0) + charge.cost
     return Verdict(
         allowed,
-        tuple(Judged(*row, buckets.look(row[0])) for row in judged),
+        tuple(
+            Judged(row, dry, enough, wanted + again.get(row.key, 0), buckets.look(row))
+            for row, dry, enough, wanted in judged
+        ),
         buckets.writes(),
     )
 

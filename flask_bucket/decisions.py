@@ -6,7 +6,7 @@ This is the only place where the integers of the arithmetic are rounded for peop
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .limits import EXACT, SECOND, ConfigError, Limit
 
@@ -84,6 +84,16 @@ class Outcome:
             shadow,
         )
 
+    def settled(self, tokens: int) -> Outcome:
+        """Return this outcome after `tokens` more (or fewer, if negative) were taken."""
+        remaining = min(self.limit.capacity, max(0, self.remaining - tokens))
+        reset_after = max(0.0, self.reset_after + float(tokens / self.limit.rate))
+        return replace(self, remaining=remaining, reset_after=reset_after)
+
+    def binds_more_than(self, other: Outcome) -> bool:
+        """Return whether a client should hear about this one rather than the other."""
+        return (self.allowed, self.remaining) < (other.allowed, other.remaining)
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -121,6 +131,24 @@ class Decision:
         if refused := [o for o in enforced if not o.allowed]:
             return _longest_wait(refused)
         return min(enforced, key=lambda o: (o.remaining, -o.reset_after), default=None)
+
+    def followed_by(self, later: Decision) -> Decision:
+        """Return the decision about a request that was allowed twice, at two points."""
+        return Decision(
+            later.allowed,
+            self.outcomes + later.outcomes,
+            later.retry_after,
+            later.now or self.now,
+            self.degraded or later.degraded,
+        )
+
+    def settled(self, corrections: Iterable[Charge]) -> Decision:
+        """Return this decision after corrections to what was taken."""
+        tokens: dict[str, int] = {}
+        for charge in corrections:
+            tokens[charge.key] = tokens.get(charge.key, 0) + charge.cost
+        outcomes = tuple(o.settled(tokens[o.key]) if o.key in tokens else o for o in self.outcomes)
+        return replace(self, outcomes=outcomes)
 
     def __bool__(self) -> bool:
         return self.allowed

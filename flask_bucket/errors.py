@@ -1,42 +1,98 @@
-"""The errors that reach users of the extension."""
+"""The errors that reach users of the extension, and their bodies."""
 
 from __future__ import annotations
 
-from werkzeug.exceptions import ServiceUnavailable, TooManyRequests
+import json
+from math import ceil
+from typing import Any
+
+from werkzeug.exceptions import HTTPException, ServiceUnavailable, TooManyRequests
 
 from .decisions import Decision
-from .limits import ConfigError as ConfigError
+from .headers import whole_seconds
+from .limits import ConfigError
+
+__all__ = ["BucketUnreadable", "ConfigError", "RateLimitExceeded", "StoreUnavailable"]
+
+#: The registry of problem types of draft-ietf-httpapi-ratelimit-headers-11, section 6.
+PROBLEMS = "https://iana.org/assignments/http-problem-types"
 
 
-class RateLimitExceeded(TooManyRequests):
+class _Refusal(HTTPException):
+    """A refusal with a body for machines, instead of Werkzeug's page for people."""
+
+    problem_type: str
+    #: Seconds until it is worth trying again; None if it never is, or that is not known.
+    wait: float | None = None
+    #: How the body is written: "json" or "problem" (RFC 9457).
+    error_format: str = "json"
+
+    def get_headers(self, *args: Any, **kwargs: Any) -> list[tuple[str, str]]:
+        kind = "problem+json" if self.error_format == "problem" else "json"
+        headers = [("Content-Type", f"application/{kind}"), ("Cache-Control", "no-store")]
+        if self.wait is not None:
+            headers.append(("Retry-After", str(whole_seconds(self.wait))))
+        return headers
+
+    def get_body(self, *args: Any, **kwargs: Any) -> str:
+        body = self._problem() if self.error_format == "problem" else self._plain()
+        return json.dumps(body) + "\n"
+
+    def _plain(self) -> dict[str, Any]:
+        wait = None if self.wait is None else ceil(self.wait * 1000)
+        return {"error": self.description, "retryAfterMs": wait}
+
+    def _problem(self) -> dict[str, Any]:
+        detail = "Nothing will change that."
+        if self.wait is not None:
+            detail = f"Try again in {whole_seconds(self.wait)} s."
+        if self.description != self.name:
+            detail = str(self.description)
+        return {
+            "type": PROBLEMS + self.problem_type,
+            "title": self.name,
+            "status": self.code,
+            "detail": detail,
+        }
+
+
+class RateLimitExceeded(_Refusal, TooManyRequests):
     """A limit refused the request: a 429.
 
     Handle it with ``@app.errorhandler(429)`` or ``@app.errorhandler(RateLimitExceeded)`` to
-    write another body. The rate headers and Retry-After are added to whatever is answered.
+    write another body; the rate headers and Retry-After are added to whatever is answered.
     """
 
-    #: Whether, why and for how long the request was refused.
-    decision: Decision
+    problem_type = "#quota-exceeded"
 
-    def __init__(self, decision: Decision, message: str | None = None) -> None:
-        super().__init__(message or "Too Many Requests")
+    def __init__(
+        self, decision: Decision, message: str | None = None, error_format: str = "json"
+    ) -> None:
+        super().__init__(message or self.name)
+        #: Whether, why and for how long the request was refused.
         self.decision = decision
+        self.wait = decision.retry_after
+        self.error_format = error_format
+
+    def _problem(self) -> dict[str, Any]:
+        refused = [o for o in self.decision.outcomes if not o.allowed and not o.shadow]
+        return {**super()._problem(), "violated-policies": [o.limit.name for o in refused]}
 
 
-class StoreUnavailable(ServiceUnavailable):
+class StoreUnavailable(_Refusal, ServiceUnavailable):
     """The store could not decide: Redis is out of reach, or in no state to answer. A 503.
 
-    Stores raise it; the extension answers with it only if ``BUCKET_ON_ERROR`` is ``"deny"``.
+    Stores raise it; clients see it only if ``BUCKET_ON_ERROR`` is ``"deny"``.
     """
 
-    #: What went wrong, in the words of the client library.
-    reason: str
+    problem_type = "#temporary-reduced-capacity"
 
-    def __init__(self, reason: str, retry_after: float | None = None) -> None:
-        super().__init__("Service Unavailable")
+    def __init__(self, reason: str, wait: float | None = None, error_format: str = "json") -> None:
+        super().__init__(self.name)
+        #: What went wrong, in the words of the client library: for the log, not for clients.
         self.reason = reason
-        #: Seconds until the store is tried again, if that is known.
-        self.wait = retry_after
+        self.wait = wait
+        self.error_format = error_format
 
     def __str__(self) -> str:
         return self.reason

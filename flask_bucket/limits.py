@@ -285,9 +285,12 @@ def _decimal(number: Fraction) -> str:
     return f"{digits[:-places]}.{digits[-places:]}" if places else digits
 
 
-def distinct_names(limits: Iterable[Limit]) -> tuple[Limit, ...]:
-    """Rename limits that would share a bucket: the second ``per-second`` is ``per-second-2``."""
-    taken: set[str] = set()
+def distinct_names(limits: Iterable[Limit], taken: set[str] | None = None) -> tuple[Limit, ...]:
+    """Rename limits that would share a bucket: the second ``per-second`` is ``per-second-2``.
+
+    :param taken: the names in use already; those given out are added.
+    """
+    taken = set() if taken is None else taken
     distinct = []
     for limit in limits:
         name, n = limit.name, 1

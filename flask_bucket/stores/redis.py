@@ -161,9 +161,7 @@ def _decision(reply: list[int], charges: Sequence[Charge], shadow: Sequence[Char
     for i, charge in enumerate((*charges, *shadow)):
         affordable, tokens, last_refill, wanted = rows[4 * i : 4 * i + 4]
         state = State(tokens, last_refill, charge.limit.scale)
-        outcomes.append(
-            outcome(charge, i >= len(charges), affordable == 1, wanted, state, now)
-        )
+        outcomes.append(outcome(charge, i >= len(charges), affordable == 1, wanted, state, now))
     return Decision.of(tuple(outcomes), now)
 
 

@@ -1,0 +1,164 @@
+"""Settings: the BUCKET_* keys of an application's configuration, checked."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Annotated, Any, get_type_hints
+
+from .headers import STYLES
+from .limits import ConfigError
+
+PREFIX = "BUCKET_"
+POLICIES = ("allow", "deny", "local")
+FORMATS = ("json", "problem")
+
+
+def _refuse(key: str, value: object, expected: str) -> ConfigError:
+    return ConfigError(f"{key} is {value!r}; expected {expected}.")
+
+
+def _switch(key: str, value: object) -> bool:
+    # The environment's "False" is a text, which is true.
+    words = {"true": True, "false": False}
+    if isinstance(value, str) and value.lower() in words:
+        return words[value.lower()]
+    if not isinstance(value, bool):
+        raise _refuse(key, value, "True or False")
+    return value
+
+
+def _text(key: str, value: object) -> str | None:
+    if value is not None and (not isinstance(value, str) or not value):
+        raise _refuse(key, value, "a text that is not empty (in the environment, put it in quotes)")
+    return value
+
+
+def _prefix(key: str, value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9_.:-]{1,100}", value):
+        raise _refuse(key, value, "1 to 100 letters, digits and any of _ . : -")
+    return value
+
+
+def _number(least: float, most: float, unit: str) -> Callable[[str, object], float]:
+    def number(key: str, value: object) -> float:
+        plain = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not plain or not math.isfinite(value) or not least < value <= most:  # type: ignore[arg-type,operator]  # plain
+            raise _refuse(key, value, f"a number of {unit} above {least:g}, at most {most:g}")
+        return float(value)  # type: ignore[arg-type]  # plain
+
+    return number
+
+
+def _whole(least: int, most: int, unit: str) -> Callable[[str, object], int]:
+    def whole(key: str, value: object) -> int:
+        if type(value) is not int or not least <= value <= most:
+            raise _refuse(key, value, f"a whole number of {unit} from {least} to {most}")
+        return value
+
+    return whole
+
+
+def _one_of(choices: Sequence[str]) -> Callable[[str, object], str]:
+    def one(key: str, value: object) -> str:
+        if not isinstance(value, str) or value not in choices:
+            raise _refuse(key, value, "one of " + ", ".join(map(repr, choices)))
+        return value
+
+    return one
+
+
+def _words(key: str, value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        value = [word.strip() for word in value.split(",") if word.strip()]
+    if not isinstance(value, Iterable) or not all(isinstance(word, str) for word in value):
+        raise _refuse(key, value, "a list of texts")
+    return tuple(value)
+
+
+def _methods(key: str, value: object) -> tuple[str, ...]:
+    return tuple(word.upper() for word in _words(key, value))
+
+
+def _styles(key: str, value: object) -> tuple[str, ...]:
+    words = _words(key, value)
+    if unknown := [word for word in words if word not in STYLES]:
+        raise _refuse(key, value, f"any of {', '.join(map(repr, STYLES))}, not {unknown[0]!r}")
+    return words
+
+
+def _options(key: str, value: object) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise _refuse(key, value, "a dict of redis-py's client arguments")
+    return dict(value)
+
+
+def _any(key: str, value: object) -> Any:
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The settings of one application. Each attribute is the key ``BUCKET_<ATTRIBUTE>``."""
+
+    #: False: no hook does anything, and no connection is made.
+    enabled: Annotated[bool, _switch] = True
+    #: Where the buckets are; in this process when unset.
+    redis_url: Annotated[str | None, _text] = None
+    #: Further arguments for redis-py's connections.
+    redis_options: Annotated[Mapping[str, Any], _options] = field(default_factory=dict)
+    #: What every key begins with.
+    key_prefix: Annotated[str, _prefix] = "bucket"
+    #: If set, clients are stored only as digests keyed with it.
+    key_secret: Annotated[str | None, _text] = None
+    #: Limits for each endpoint that has none of its own.
+    default_limits: Annotated[Any, _any] = None
+    #: Limits for the application as a whole.
+    application_limits: Annotated[Any, _any] = None
+    #: Methods that are free of default, blueprint and application limits.
+    exempt_methods: Annotated[tuple[str, ...], _methods] = ("OPTIONS",)
+    #: Leading bits of an IPv6 address that make a client.
+    ipv6_prefix: Annotated[int, _whole(1, 128, "bits")] = 64
+    #: Seconds to connect, and to wait for each reply.
+    timeout: Annotated[float, _number(0, 3600, "seconds")] = 0.1
+    #: Connections in each process.
+    max_connections: Annotated[int, _whole(1, 100_000, "connections")] = 50
+    #: What happens to requests while Redis is out of reach: allow, deny, local.
+    on_error: Annotated[str, _one_of(POLICIES)] = "allow"
+    #: Seconds between tries during an outage.
+    recovery_interval: Annotated[float, _number(0, 3600, "seconds")] = 1.0
+    #: The part of each limit that one worker grants on its own, under the policy local.
+    local_share: Annotated[float, _number(0, 1, "shares")] = 1.0
+    #: How many refusals each process remembers; 0 is off.
+    refusal_cache: Annotated[int, _whole(0, 100_000_000, "entries")] = 10_000
+    #: Header styles: x-ratelimit, ietf.
+    headers: Annotated[tuple[str, ...], _styles] = ("x-ratelimit",)
+    #: The body of a refusal: json, problem.
+    error_format: Annotated[str, _one_of(FORMATS)] = "json"
+    #: True: every limit is a dry-run limit.
+    dry_run: Annotated[bool, _switch] = False
+
+    @classmethod
+    def load(cls, settings: Mapping[str, Any]) -> Config:
+        """Read and check the BUCKET_* keys.
+
+        :raises ConfigError: for a value that is not one, and for a key that is none.
+        """
+        hints = get_type_hints(cls, include_extras=True)
+        checks = {
+            PREFIX + name.upper(): (name, hint.__metadata__[0]) for name, hint in hints.items()
+        }
+        values = {}
+        for key, value in settings.items():
+            if not key.startswith(PREFIX):
+                continue
+            if key not in checks:
+                close = get_close_matches(key, checks, n=1)
+                hint = f"Did you mean {close[0]}?" if close else f"Known are {', '.join(checks)}."
+                raise ConfigError(f"{key} is not a setting of flask_bucket. {hint}")
+            name, check = checks[key]
+            values[name] = check(key, value)
+        return cls(**values)

@@ -1,0 +1,52 @@
+"""The header styles. Each has its own serialiser: one of them is a draft that still moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from math import ceil
+
+from .decisions import Decision, Outcome
+from .limits import SECOND
+
+
+def x_ratelimit(decision: Decision, outcome: Outcome) -> dict[str, str]:
+    """The customary headers: capacity, tokens remaining, Unix time at which the bucket is full."""
+    return {
+        "X-RateLimit-Limit": str(outcome.limit.capacity),
+        "X-RateLimit-Remaining": str(outcome.remaining),
+        "X-RateLimit-Reset": str(ceil(decision.now / SECOND + outcome.reset_after)),
+    }
+
+
+def ietf(decision: Decision, outcome: Outcome) -> dict[str, str]:
+    """RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers-11.
+
+    The policy's quota ``q`` is the capacity, its window ``w`` the seconds in which an empty
+    bucket fills. Of the state, ``r`` is what remains and ``t`` the seconds to wait: until the
+    refused cost can be afforded, else until what remains has been refilled once.
+    """
+    limit = outcome.limit
+    state = f'"{limit.name}";r={outcome.remaining}'
+    if not outcome.allowed:
+        if outcome.retry_after is not None:
+            state += f";t={whole_seconds(outcome.retry_after)}"
+    else:
+        state += f";t={max(1, ceil(outcome.remaining / limit.rate))}"
+    window = max(1, ceil(limit.seconds_to_full))
+    return {
+        "RateLimit-Policy": f'"{limit.name}";q={limit.capacity};w={window}',
+        "RateLimit": state,
+    }
+
+
+#: The styles by the names that BUCKET_HEADERS knows.
+STYLES: Mapping[str, Callable[[Decision, Outcome], dict[str, str]]] = {
+    "x-ratelimit": x_ratelimit,
+    "ietf": ietf,
+}
+
+
+def whole_seconds(wait: float | Fraction) -> int:
+    """Return a wait as Retry-After spells it (RFC 9110, section 10.2.3): never too early."""
+    return max(1, ceil(wait))

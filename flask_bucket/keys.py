@@ -1,0 +1,128 @@
+"""Who the client is, and how its buckets' keys are spelled."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from hashlib import blake2b
+from ipaddress import IPv6Address, IPv6Network, ip_address
+from urllib.parse import quote
+
+from flask import current_app, request
+
+from .limits import ConfigError
+
+KeyFunc = Callable[[], str | None]
+
+#: A part of a key that is longer than this, in bytes, is replaced by a digest.
+LONGEST_PART = 100
+
+#: Begins a part that stands for another text: percent-encoding leaves no such character.
+_MARK = "#"
+
+#: Sets apart scopes that this package makes from those that endpoints and users can have.
+SCOPE_MARK = "@"
+
+DEFAULT_IPV6_PREFIX = 64
+
+
+def client_address() -> str:
+    """Return the client's address, as the key of its buckets.
+
+    An IPv6 address is cut to its network (``BUCKET_IPV6_PREFIX``, default /64), since whoever
+    has one such address has them all; an IPv4 address mapped into IPv6 is unwrapped. Behind a
+    proxy, apply :class:`werkzeug.middleware.proxy_fix.ProxyFix`: X-Forwarded-For is not read
+    here, because anyone may write it.
+    """
+    prefix = current_app.config.get("BUCKET_IPV6_PREFIX", DEFAULT_IPV6_PREFIX)
+    return normal_address(request.remote_addr or "", prefix)
+
+
+@lru_cache(maxsize=10_000)
+def normal_address(address: str, ipv6_prefix: int = DEFAULT_IPV6_PREFIX) -> str:
+    """Return one spelling for all addresses that belong to the same client.
+
+    >>> normal_address("2001:db8::17")
+    '2001:db8::/64'
+    >>> normal_address("::ffff:203.0.113.7")
+    '203.0.113.7'
+    """
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return address  # a host's name, or empty
+    if not isinstance(parsed, IPv6Address):
+        return str(parsed)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    if ipv6_prefix == 128:
+        return str(IPv6Address(int(parsed)))
+    return str(IPv6Network((int(parsed), ipv6_prefix), strict=False))
+
+
+def request_header(name: str) -> KeyFunc:
+    """Make a key function that returns a header's value: ``request_header("X-API-Key")``.
+
+    A request in which the header is absent or empty has no key (None), and the limit does not
+    apply to it: put a limit by address beside it.
+
+    :raises ConfigError: if the name is not a header's name.
+    """
+    if not isinstance(name, str) or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
+        raise ConfigError(f"{name!r} is not a header's name. Expected one such as 'X-API-Key'.")
+
+    def header() -> str | None:
+        return request.headers.get(name) or None
+
+    header.__name__ = header.__qualname__ = f"request_header({name!r})"
+    return header
+
+
+class Spelling:
+    """Spells the keys of one Limiter: ``{prefix}:{<client>}:<scope>:<name>``.
+
+    The braces around the client stand literally: a cluster keeps what is between them in one
+    slot, and so all buckets of a client together. No two (client, scope, name) share a key.
+
+    :param secret: if given, clients are stored only as digests keyed with it.
+    """
+
+    def __init__(self, prefix: str, secret: str | None = None) -> None:
+        self.prefix = prefix
+        self._head = f"{prefix}:{{"
+        self._secret = secret.encode() if secret else None
+        # Clients come and go, so the cache is bounded; and each spelling is a little work.
+        self.client = lru_cache(maxsize=10_000)(self._client)
+
+    def key(self, client: str, tail: str) -> str:
+        """Return the key of a client's bucket; `tail` comes from :func:`tail`."""
+        return self._head + self.client(client) + tail
+
+    def _client(self, client: str) -> str:
+        if self._secret is None:
+            return spelled(client)
+        # blake2b takes keys of up to 64 bytes; a longer secret is digested into one.
+        key = self._secret if len(self._secret) <= 64 else blake2b(self._secret).digest()
+        return _digest(client.encode(errors="surrogatepass"), key)
+
+
+def tail(scope: str, name: str) -> str:
+    """Return what stands behind the client in a key; `scope` is spelled already."""
+    return f"}}:{scope}:{spelled(name)}"
+
+
+def spelled(part: str) -> str:
+    """Percent-encode a part of a key; an empty or long one becomes a mark of its own.
+
+    >>> spelled("a:b {c}")
+    'a%3Ab%20%7Bc%7D'
+    """
+    encoded = quote(part, safe="", errors="surrogatepass")
+    if len(encoded) > LONGEST_PART:
+        return _digest(part.encode(errors="surrogatepass"))
+    return encoded or _MARK
+
+
+def _digest(part: bytes, key: bytes = b"") -> str:
+    return _MARK + blake2b(part, digest_size=16, key=key).hexdigest()

@@ -1,0 +1,284 @@
+"""Plans: which rules apply to an endpoint and method, and where in the request each is charged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+from weakref import WeakKeyDictionary, WeakSet, ref
+
+from flask import Flask
+from flask.sansio.blueprints import Blueprint
+
+from .keys import SCOPE_MARK, KeyFunc, spelled
+from .rules import BoundRule, Rule, Source, counted_as, tails
+
+View = Callable[..., Any]
+
+#: The attribute by which a decorated function is recognised.
+DECORATION = "flask_bucket_decoration"
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Decoration:
+    """What ``@limiter.limit`` made of a function: the point where its rules are charged."""
+
+    registry: Registry
+    #: From the innermost decorator out.
+    rules: tuple[Rule, ...]
+    function: View
+    #: Itself decorated; a reference, since functools.wraps copies attributes to other wrappers.
+    wrapper: ref[View]
+
+
+class Registry:
+    """What was limited and exempted through one Limiter, wherever its applications are."""
+
+    def __init__(self) -> None:
+        #: The wrappers made around each function.
+        self.wrappers: WeakKeyDictionary[View, list[ref[View]]] = WeakKeyDictionary()
+        self.blueprints: WeakKeyDictionary[Blueprint, list[Rule]] = WeakKeyDictionary()
+        self.exempt: WeakSet[View | Blueprint] = WeakSet()
+        #: Counts what may change plans that were made before.
+        self.version = 0
+
+    def decoration(self, function: View) -> Decoration | None:
+        """Return the decoration of this very function by this Limiter, not one inherited."""
+        found = getattr(function, DECORATION, None)
+        if isinstance(found, Decoration) and found.registry is self and found.wrapper() is function:
+            return found
+        return None
+
+    def undecorated(self, target: View) -> tuple[View, tuple[Rule, ...]]:
+        """Return the function to wrap, and the rules that it has already, if it is wrapped.
+
+        So stacked decorators are one wrapper, and one call of the store.
+        """
+        decoration = self.decoration(target)
+        return (decoration.function, decoration.rules) if decoration else (target, ())
+
+    def decorated(self, wrapper: View, function: View, rules: tuple[Rule, ...]) -> Decoration:
+        """Note what was made of a function."""
+        decoration = Decoration(self, rules, function, ref(wrapper))
+        setattr(wrapper, DECORATION, decoration)
+        if isinstance(function, FunctionType):
+            self.wrappers.setdefault(function, []).append(ref(wrapper))
+        return decoration
+
+    def limit_blueprint(self, blueprint: Blueprint, rule: Rule) -> None:
+        self.blueprints.setdefault(blueprint, []).append(rule)
+        self.version += 1
+
+    def exempt_from_now(self, target: View | Blueprint) -> None:
+        self.exempt.add(target)
+        self.version += 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """The rules of one endpoint and method, bound."""
+
+    #: The view that this was made for.
+    view: View | None
+    #: Charged before the request reaches its view.
+    before: tuple[BoundRule, ...]
+    #: Charged at each decorator.
+    at: Mapping[Decoration, tuple[BoundRule, ...]]
+
+
+class Planner:
+    """Makes the plans of one application, each once."""
+
+    def __init__(
+        self,
+        app: Flask,
+        registry: Registry,
+        *,
+        key_func: KeyFunc,
+        application: tuple[Rule, ...],
+        default: tuple[Rule, ...],
+        exempt_methods: Sequence[str],
+        dry_run: bool,
+    ) -> None:
+        self._app = app
+        self._registry = registry
+        self._key_func = key_func
+        self._application = application
+        self._default = default
+        self._exempt_methods = frozenset(exempt_methods)
+        self._dry_run = dry_run
+        self._version = registry.version
+        self._plans: dict[tuple[str | None, str], Plan] = {}
+        self._strays: WeakKeyDictionary[
+            Decoration, dict[tuple[str, str], tuple[BoundRule, ...]]
+        ] = WeakKeyDictionary()
+
+    def plan(self, endpoint: str | None, method: str) -> Plan:
+        """Return the plan for a request."""
+        if endpoint is None and method not in self._exempt_methods:
+            method = "GET"  # any method at all may come in: keep one plan for all
+        view = self._app.view_functions.get(endpoint) if endpoint is not None else None
+        if self._version != self._registry.version:
+            self._version = self._registry.version
+            self._plans.clear()
+        plan = self._plans.get((endpoint, method))
+        if plan is None or plan.view is not view:
+            plan = self._plans[endpoint, method] = self._make(endpoint, view, method)
+        return plan
+
+    def stray(self, decoration: Decoration, endpoint: str, method: str) -> tuple[BoundRule, ...]:
+        """Bind the rules of a decorated function that is called by the view, or by its class."""
+        known = self._strays.setdefault(decoration, {})
+        if (endpoint, method) not in known:
+            function = decoration.function
+            mark = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '')}"
+            scope = f"{spelled(endpoint)}{SCOPE_MARK}{spelled(mark)}"
+            known[endpoint, method] = self._bind(decoration.rules, "function", scope, method)
+        return known[endpoint, method]
+
+    def _make(self, endpoint: str | None, view: View | None, method: str) -> Plan:
+        if endpoint is None or view is None:
+            free = method in self._exempt_methods
+            return Plan(view, () if free else self._of_application(method), {})
+        own, at = self._own(endpoint, view, method)
+        charged = {bound for bounds in at.values() for bound in bounds}
+        before = [bound for bound in own if bound not in charged]
+        if not self._is_exempt(endpoint, view, method):
+            before = [
+                *self._of_application(method),
+                *before,
+                *self._inherited(endpoint, own, method),
+            ]
+        return Plan(view, tuple(before), at)
+
+    def _of_application(self, method: str) -> tuple[BoundRule, ...]:
+        scope = f"{SCOPE_MARK}application"
+        return self._bind(self._application, "application", scope, method)
+
+    def _own(
+        self, endpoint: str, view: View, method: str
+    ) -> tuple[list[BoundRule], dict[Decoration, tuple[BoundRule, ...]]]:
+        """Bind the view's own rules: all of them, and by the decorator that charges them."""
+        own: list[BoundRule] = []
+        at: dict[Decoration, tuple[BoundRule, ...]] = {}
+        for function, scope in self._functions(endpoint, view, method):
+            found = [d for f in chain(function) if (d := self._registry.decoration(f))]
+            found.reverse()  # names are counted from the innermost decorator out
+            rules = [rule for decoration in found for rule in decoration.rules]
+            rules += [r for r in self._misplaced(function, method) if r not in rules]
+            bound = {b.rule: b for b in self._bind(rules, "view", scope, method)}
+            own += bound.values()
+            for decoration in found:
+                at[decoration] = tuple(bound[rule] for rule in decoration.rules if rule in bound)
+        return own, at
+
+    def _functions(self, endpoint: str, view: View, method: str) -> Iterator[tuple[View, str]]:
+        """Yield the functions that answer, each with the scope of the limits on it."""
+        yield view, spelled(endpoint)
+        view_class = getattr(view, "view_class", None)
+        verb = method.lower()
+        if method == "HEAD" and not hasattr(view_class, "head"):
+            verb = "get"
+        for name in ("dispatch_request", verb):
+            if (function := getattr(view_class, name, None)) is not None:
+                yield function, f"{spelled(endpoint)}{SCOPE_MARK}{name}"
+
+    def _misplaced(self, function: View, method: str) -> Iterator[Rule]:
+        """Yield the rules of decorators above ``@app.route``, which the view never runs through.
+
+        Such a wrapper serves no endpoint, while the function that it wraps does.
+        """
+        if method in self._exempt_methods:
+            return  # most likely Flask's automatic OPTIONS, which does not reach a view either
+        functions = list(chain(function))
+        for inner in functions:
+            if not isinstance(inner, FunctionType):
+                continue
+            for reference in self._registry.wrappers.get(inner, ()):
+                wrapper = reference()
+                if wrapper is None or wrapper in functions or wrapper in self._serving():
+                    continue
+                if decoration := self._registry.decoration(wrapper):
+                    yield from decoration.rules
+
+    def _serving(self) -> set[View]:
+        return {f for view in self._app.view_functions.values() for f in chain(view)}
+
+    def _is_exempt(self, endpoint: str, view: View, method: str) -> bool:
+        exempt = self._registry.exempt
+        return (
+            method in self._exempt_methods
+            or self._serves_files(endpoint)
+            or any(
+                f in exempt
+                for function, _ in self._functions(endpoint, view, method)
+                for f in chain(function)
+            )
+            or any(blueprint in exempt for blueprint in self._blueprints(endpoint))
+        )
+
+    def _serves_files(self, endpoint: str) -> bool:
+        if endpoint == "static":
+            return self._app.has_static_folder
+        blueprint = self._app.blueprints.get(endpoint.removesuffix(".static"))
+        return endpoint.endswith(".static") and bool(blueprint and blueprint.has_static_folder)
+
+    def _blueprints(self, endpoint: str) -> Iterator[Blueprint]:
+        """Yield the blueprints that an endpoint is nested in, the innermost first."""
+        name = endpoint
+        while "." in name:
+            name = name.rpartition(".")[0]
+            if (blueprint := self._app.blueprints.get(name)) is not None:
+                yield blueprint
+
+    def _inherited(self, endpoint: str, own: list[BoundRule], method: str) -> Iterator[BoundRule]:
+        """Yield the blueprints' and default rules that the view's own leave in force."""
+        level: Sequence[BoundRule] = own
+        for n, blueprint in enumerate(self._blueprints(endpoint), 1):
+            if any(bound.rule.override_defaults for bound in level):
+                return
+            mark = "blueprint" if n == 1 else f"blueprint-{n}"
+            rules = self._registry.blueprints.get(blueprint, [])
+            scope = f"{spelled(endpoint)}{SCOPE_MARK}{mark}"
+            level = self._bind(rules, "blueprint", scope, method)
+            yield from level
+        if not any(bound.rule.override_defaults for bound in level):
+            scope = f"{spelled(endpoint)}{SCOPE_MARK}default"
+            yield from self._bind(self._default, "default", scope, method)
+
+    def _bind(
+        self, rules: Iterable[Rule], source: Source, scope: str, method: str
+    ) -> tuple[BoundRule, ...]:
+        """Bind those rules that serve a method; names do not depend on which these are."""
+        bound = []
+        taken: dict[str, set[str]] = {}
+        callables = 0
+        for rule in rules:
+            at = scope if rule.scope is None else spelled(rule.scope)
+            if rule.per_method:
+                at += SCOPE_MARK + counted_as(method)
+            if not callable(rule.limits):
+                fixed = tails(at, rule.limits, taken.setdefault(at, set()))
+            else:
+                # What it will return is not known, so its names get a scope of their own.
+                fixed = None
+                if rule.scope is None:
+                    callables += 1
+                    at += f"{SCOPE_MARK}callable" + (f"-{callables}" if callables > 1 else "")
+            if rule.serves(method):
+                key_func = rule.key_func or self._key_func
+                shadow = rule.dry_run or self._dry_run
+                bound.append(BoundRule(rule, source, key_func, at, fixed, shadow))
+        return tuple(bound)
+
+
+def chain(function: View) -> Iterator[View]:
+    """Yield a function and everything it wraps, from the outside in."""
+    seen: set[int] = set()
+    current: Any = function
+    while current is not None and id(current) not in seen:
+        current = getattr(current, "__func__", current)
+        seen.add(id(current))
+        yield current
+        current = getattr(current, "__wrapped__", None)

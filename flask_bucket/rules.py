@@ -1,0 +1,247 @@
+"""Rules: limits bound to a key, a cost and conditions, as written at a decorator or in settings."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, wraps
+from typing import Any, Literal
+
+from flask import Response, current_app
+
+from .decisions import Charge, Decision
+from .keys import KeyFunc, Spelling, tail
+from .limits import ConfigError, Limit, Number, distinct_names
+
+#: What a rule may be written as; a callable returns any of the others, or None: no limit now.
+RuleText = str | Limit | Sequence[str | Limit]
+RuleSource = RuleText | Callable[[], Any]
+
+#: Where a rule was written, from the outside in.
+Source = Literal["application", "default", "blueprint", "view", "function"]
+
+_parse_many = lru_cache(maxsize=1000)(Limit.parse_many)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rule:
+    """What one decorator, or one setting, asks for; see :meth:`flask_bucket.Limiter.limit`."""
+
+    limits: tuple[Limit, ...] | Callable[[], tuple[Limit, ...]]
+    key_func: KeyFunc | None = None
+    scope: str | None = None
+    per_method: bool = False
+    methods: frozenset[str] | None = None
+    cost: int | Callable[[], int] = 1
+    exempt_when: Callable[[], bool] | None = None
+    deduct_when: Callable[[Response], bool] | None = None
+    override_defaults: bool = True
+    error_message: str | Callable[[], str] | None = None
+    on_breach: Callable[[Decision], Response | None] | None = None
+    dry_run: bool = False
+    #: Whether any of its callables must be awaited.
+    has_async: bool = False
+
+    def serves(self, method: str) -> bool:
+        """Return whether the rule is for this method; HEAD counts as GET."""
+        return self.methods is None or counted_as(method) in self.methods
+
+
+def counted_as(method: str) -> str:
+    return "GET" if method == "HEAD" else method
+
+
+def make_rule(
+    rule: RuleSource | None,
+    *,
+    burst: int | None = None,
+    capacity: Number | None = None,
+    refill_rate: Number | None = None,
+    per: Number = 1,
+    name: str | None = None,
+    scope: str | None = None,
+    methods: Collection[str] | None = None,
+    cost: int | Callable[[], int] = 1,
+    **conditions: Any,
+) -> Rule:
+    """Check and build a rule where it is written.
+
+    :raises ConfigError: for anything that could not be a rule.
+    """
+    limits: tuple[Limit, ...] | Callable[[], tuple[Limit, ...]]
+    if capacity is not None or refill_rate is not None:
+        if rule is not None or burst is not None:
+            raise ConfigError(
+                "A limit is written as a text or as capacity and refill_rate, not as both: "
+                f"given were {rule!r}, burst={burst!r}, capacity={capacity!r} and "
+                f"refill_rate={refill_rate!r}."
+            )
+        if capacity is None or refill_rate is None:
+            raise ConfigError(
+                "A limit needs both capacity and refill_rate, such as capacity=10, refill_rate=2; "
+                f"given were capacity={capacity!r} and refill_rate={refill_rate!r}."
+            )
+        limits = (Limit(capacity, refill_rate, per, name),)
+    elif per != 1:
+        raise ConfigError(f"per={per!r} goes with capacity and refill_rate; {rule!r} says its own.")
+    elif callable(rule):
+        source = plain(rule)
+        limits = wraps(rule)(lambda: _limits(source(), burst, name, optional=True))
+    else:
+        limits = _limits(rule, burst, name, optional=False)
+    for what, value in conditions.items():
+        if what.endswith(("func", "when", "breach")) and not (value is None or callable(value)):
+            raise ConfigError(f"{what} is a function to be called, not {value!r}.")
+    if scope is not None and (not isinstance(scope, str) or not scope):
+        raise ConfigError(f"A scope is a text that is not empty, not {scope!r}.")
+    functions = [f for f in (rule, cost, *conditions.values()) if callable(f)]
+    plained: dict[str, Any] = {
+        what: plain(value) if callable(value) else value for what, value in conditions.items()
+    }
+    return Rule(
+        limits=limits,
+        scope=scope,
+        methods=_methods(methods),
+        cost=plain(cost) if callable(cost) else checked_cost(cost),
+        has_async=any(map(inspect.iscoroutinefunction, functions)),
+        **plained,
+    )
+
+
+def plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that can be called from here, also if it must be awaited."""
+    if not inspect.iscoroutinefunction(function):
+        return function
+
+    @wraps(function)
+    def awaited(*args: Any) -> Any:
+        return current_app.ensure_sync(function)(*args)
+
+    return awaited
+
+
+def checked_cost(cost: object) -> int:
+    """Return a cost if it is one.
+
+    :raises ConfigError: unless it is an int of at least 0.
+    """
+    if type(cost) is not int or cost < 0:
+        raise ConfigError(
+            f"A cost is a whole number of tokens of at least 0, not {cost!r}. "
+            "A request that may cost less in the end is settled with limiter.settle()."
+        )
+    return cost
+
+
+def _limits(
+    rule: object, burst: int | None, name: str | None, *, optional: bool
+) -> tuple[Limit, ...]:
+    """Read what a rule is written as, or what its callable returned."""
+    if optional and rule is None:
+        return ()
+    limits = _flattened(rule)
+    if not limits and not optional:
+        raise ConfigError(
+            f"{rule!r} holds no limit. Expected a text such as '5/second burst 20', a Limit, "
+            "a list of these, or a function that returns one of them."
+        )
+    if burst is not None:
+        if len(limits) != 1 or limits[0].capacity != limits[0].refill_rate:
+            raise ConfigError(
+                f"burst={burst!r} goes with one limit that has no burst yet, not with {rule!r}. "
+                "Write each burst into its text, such as '5/second burst 20; 100/minute'."
+            )
+        limits = (Limit(burst, limits[0].refill_rate, limits[0].per, limits[0].name),)
+    return limits if name is None else tuple(limit.named(name) for limit in limits)
+
+
+def _flattened(rule: object) -> tuple[Limit, ...]:
+    if isinstance(rule, Limit):
+        return (rule,)
+    if isinstance(rule, str):
+        return _parse_many(rule)
+    if isinstance(rule, Sequence) and not isinstance(rule, (bytes, bytearray)):
+        return tuple(limit for part in rule for limit in _flattened(part))
+    raise ConfigError(
+        f"{rule!r} is not a limit. Expected a text such as '5/second burst 20', a Limit, "
+        "a list of these, or a function that returns one of them or None."
+    )
+
+
+def _methods(methods: Collection[str] | None) -> frozenset[str] | None:
+    if methods is None:
+        return None
+    if isinstance(methods, str) or not all(isinstance(m, str) and m for m in methods):
+        raise ConfigError(f"methods is a list such as ['POST'], not {methods!r}.")
+    if not methods:
+        raise ConfigError("methods=[] would never limit anything. Leave it out for all methods.")
+    return frozenset(counted_as(method.upper()) for method in methods)
+
+
+def make_rules(limits: RuleSource | Iterable[RuleSource] | None) -> tuple[Rule, ...]:
+    """Build the rules of a setting: a text, or a list of what a rule may be."""
+    if limits is None or limits == "" or limits == ():
+        return ()
+    if isinstance(limits, (str, Limit)) or callable(limits):
+        return (make_rule(limits),)
+    if not isinstance(limits, Iterable):
+        raise ConfigError(f"{limits!r} is not a list of limits.")
+    return tuple(make_rule(limit) for limit in limits)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BoundRule:
+    """A rule bound to where it applies, with everything prepared that no request changes."""
+
+    rule: Rule
+    source: Source
+    key_func: KeyFunc
+    #: The part of the key that says where the rule applies, spelled.
+    scope: str
+    #: The limits, each with what stands behind the client in its keys; None: ask the rule.
+    fixed: tuple[tuple[Limit, str], ...] | None
+    shadow: bool
+
+    def charges(self, spelling: Spelling, clients: dict[KeyFunc, str | None]) -> Iterator[Charge]:
+        """Yield what the current request is charged.
+
+        :param clients: what key functions returned, so that each is asked once.
+        """
+        rule = self.rule
+        if rule.exempt_when is not None and rule.exempt_when():
+            return
+        if self.key_func not in clients:
+            clients[self.key_func] = checked_key(self.key_func(), self.key_func)
+        client = clients[self.key_func]
+        if client is None:
+            return
+        fixed = self.fixed
+        if fixed is None:
+            assert callable(rule.limits)
+            fixed = tails(self.scope, rule.limits())
+        if fixed:
+            cost = rule.cost if isinstance(rule.cost, int) else checked_cost(rule.cost())
+            for limit, behind in fixed:
+                yield Charge(limit, spelling.key(client, behind), cost)
+
+
+def checked_key(key: object, key_func: object) -> str | None:
+    """Return what a key function returned, if it is a key.
+
+    :raises ConfigError: unless it is a text or None.
+    """
+    if key is None or isinstance(key, str):
+        return key
+    name = getattr(key_func, "__qualname__", key_func)
+    raise ConfigError(
+        f"A client's key is a text, or None to leave the request out; {key!r} came from {name}. "
+        "Use str() on a number; decode bytes."
+    )
+
+
+def tails(
+    scope: str, limits: Iterable[Limit], taken: set[str] | None = None
+) -> tuple[tuple[Limit, str], ...]:
+    """Pair each limit with what stands behind the client in its keys, under a name of its own."""
+    return tuple((limit, tail(scope, limit.name)) for limit in distinct_names(limits, taken))

@@ -1,0 +1,18 @@
+"""Signals that the extension sends, on blinker, with the application as the sender."""
+
+from __future__ import annotations
+
+from blinker import Namespace
+
+_signals = Namespace()
+
+#: A limit refused a request, or a dry-run limit would have. Sent with ``limiter`` and
+#: ``decision``.
+limit_exceeded = _signals.signal("limit-exceeded")
+
+#: The store cannot be reached, and from now on the outage policy decides. Sent once an outage,
+#: with ``limiter`` and ``reason``.
+store_unavailable = _signals.signal("store-unavailable")
+
+#: The store answers again. Sent with ``limiter``.
+store_recovered = _signals.signal("store-recovered")
