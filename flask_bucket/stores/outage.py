@@ -177,10 +177,7 @@ class OutageStore:
             wait = self.breaker.seconds_to_next_try() or self.breaker.interval
             return Decision(not charges, retry_after=wait, degraded=True)
         mine, dry = self._share(charges), self._share(shadow)
-        if peek:
-            local = self._local.peek(mine, now)
-        else:
-            local = self._local.take(mine, (), dry, now)
+        local = self._local.peek(mine, now) if peek else self._local.take(mine, (), dry, now)
         return Decision(local.allowed, local.outcomes, local.retry_after, local.now, degraded=True)
 
     def _share(self, charges: Sequence[Charge]) -> list[Charge]:

@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha1
 from importlib.resources import files
-from threading import Lock
 from typing import Any
-from urllib.parse import urlsplit
 
 import redis
 from redis.exceptions import NoScriptError, RedisError
 
-from ..bucket import State, outcome
-from ..decisions import Charge, Decision, no_negative_cost
-from ..errors import BucketUnreadable, StoreUnavailable
-from ..limits import ConfigError
-from .base import checked_now
+from ...bucket import State, outcome
+from ...decisions import Charge, Decision, Outcome, no_negative_cost
+from ...errors import BucketUnreadable, StoreUnavailable
+from ...limits import ConfigError
+from ..base import checked_now
+from .pool import Pool
+from .urls import connections_to
 
 SCRIPT = files("flask_bucket").joinpath("bucket.lua").read_bytes()
 SCRIPT_SHA = sha1(SCRIPT, usedforsecurity=False).hexdigest().encode()
@@ -26,19 +26,31 @@ SCRIPT_SHA = sha1(SCRIPT, usedforsecurity=False).hexdigest().encode()
 #: The server's words for a key that holds no bucket: another type, or a hash of other things.
 _NOT_A_BUCKET = re.compile("WRONGTYPE|attempt to (compare|perform arithmetic|call|index)")
 
+#: Runs the script: given a number of keys, the keys and the arguments, returns its reply.
+Evaluate = Callable[..., list[int]]
+
 
 class RedisStore:
     """Keep buckets in Redis: every worker on every machine charges the same ones.
 
     Thread-safe, and safe to make before a fork: nothing connects before the first call.
 
-    :param client: a ``redis.Redis``. Give it timeouts, and no retries: a retried charge may be
-        charged twice. `from_url` makes one like that.
-    :param key_prefix: what the keys begin with; `reset` finds a client's buckets by it.
+    :param client: a client of redis-py. Give it timeouts, and no retries: a charge that is
+        sent again may be charged twice. :meth:`from_url` sees to that.
+    :param key_prefix: what the keys begin with; :meth:`reset` finds a client's buckets by it.
+    :raises ConfigError: if `client` is no client.
     """
 
     def __init__(self, client: redis.Redis, key_prefix: str = "bucket") -> None:
-        self._setup(lambda: client, key_prefix)
+        if not callable(getattr(client, "execute_command", None)):
+            raise ConfigError(
+                f"{client!r} is neither a URL, nor a client of redis-py, nor a store. "
+                "Expected one, such as 'redis://localhost:6379/0'."
+            )
+        self.key_prefix = key_prefix
+        self.client = client
+        self._evaluate = _by_client(client)
+        self._close: Callable[[], None] = client.close
 
     @classmethod
     def from_url(
@@ -55,49 +67,15 @@ class RedisStore:
         :param timeout: seconds to connect, to wait for each reply, and for a free connection.
         :param max_connections: in each process.
         :param options: further arguments of redis-py's connections, such as ``ssl_ca_certs``.
-        :raises ConfigError: if the URL is not one of these.
+        :raises ConfigError: if the URL or an option is not one.
         """
-        connection_options = {
-            "socket_timeout": timeout,
-            "socket_connect_timeout": timeout,
-            "retry_on_timeout": False,
-            "retry_on_error": [],
-            "retry": None,
-            "protocol": 2,
-            **options,
-        }
-        try:
-            redis.connection.parse_url(url)
-        except (ValueError, AttributeError, TypeError) as error:
-            raise ConfigError(
-                f"{_without_password(url)!r} is not a URL of Redis: {error}. "
-                "Expected redis://host:6379/0, rediss://host:6380/0 (TLS) or unix:///path.sock."
-            ) from None
-
-        def connect() -> redis.Redis:
-            pool = redis.BlockingConnectionPool.from_url(
-                url, max_connections=max_connections, timeout=timeout, **connection_options
-            )
-            return redis.Redis(connection_pool=pool)
-
-        store = cls.__new__(cls)
-        store._setup(connect, key_prefix)
+        kind, settings = connections_to(url, timeout, options)
+        pool = Pool(lambda: kind(**settings), max_connections, timeout)
+        connections = redis.ConnectionPool(connection_class=kind, **settings)
+        store = cls(redis.Redis(connection_pool=connections), key_prefix)
+        store._evaluate = _by_pool(pool)
+        store._close = pool.close
         return store
-
-    def _setup(self, connect: Callable[[], redis.Redis], key_prefix: str) -> None:
-        self.key_prefix = key_prefix
-        self._connect = connect
-        self._client: redis.Redis | None = None
-        self._lock = Lock()
-
-    @property
-    def client(self) -> redis.Redis:
-        """The client of this process, made when it is first needed."""
-        if self._client is None:
-            with self._lock:
-                if self._client is None:
-                    self._client = self._connect()
-        return self._client
 
     def take(
         self,
@@ -123,10 +101,7 @@ class RedisStore:
             return sum(self.client.unlink(key) for key in keys)
 
     def close(self) -> None:
-        with self._lock:
-            if self._client is not None:
-                self._client.close()
-                self._client.connection_pool.disconnect()
+        self._close()
 
     def _run(
         self,
@@ -145,21 +120,37 @@ class RedisStore:
         if not keys:
             return [1, 0]
         with _translated():
-            return self._evaluate((len(keys), *keys, *arguments))
+            return self._evaluate(len(keys), *keys, *arguments)
 
-    def _evaluate(self, arguments: tuple[Any, ...]) -> list[int]:
+
+def _by_pool(pool: Pool) -> Evaluate:
+    def evaluate(*arguments: Any) -> list[int]:
+        reply: list[int] = pool.run(
+            ("EVALSHA", SCRIPT_SHA, *arguments), NoScriptError, ("EVAL", SCRIPT, *arguments)
+        )
+        return reply
+
+    return evaluate
+
+
+def _by_client(client: redis.Redis) -> Evaluate:
+    execute: Callable[..., list[int]] = client.execute_command
+
+    def evaluate(*arguments: Any) -> list[int]:
         try:
-            return self.client.execute_command("EVALSHA", SCRIPT_SHA, *arguments)
+            return execute("EVALSHA", SCRIPT_SHA, *arguments)
         except NoScriptError:
             # A server that restarted, or flushed its scripts, has charged nothing yet.
-            return self.client.execute_command("EVAL", SCRIPT, *arguments)
+            return execute("EVAL", SCRIPT, *arguments)
+
+    return evaluate
 
 
 def _decision(reply: list[int], charges: Sequence[Charge], shadow: Sequence[Charge]) -> Decision:
-    allowed_, now, *rows = reply
-    outcomes = []
+    now = reply[1]
+    outcomes: list[Outcome] = []
     for i, charge in enumerate((*charges, *shadow)):
-        affordable, tokens, last_refill, wanted = rows[4 * i : 4 * i + 4]
+        affordable, tokens, last_refill, wanted = reply[4 * i + 2 : 4 * i + 6]
         state = State(tokens, last_refill, charge.limit.scale)
         outcomes.append(outcome(charge, i >= len(charges), affordable == 1, wanted, state, now))
     return Decision.of(tuple(outcomes), now)
@@ -179,11 +170,3 @@ def _translated() -> Iterator[None]:
 def _literal(text: str) -> str:
     """Escape what SCAN's patterns would read as a wildcard."""
     return re.sub(r"([*?\[\]\\^-])", r"\\\1", text)
-
-
-def _without_password(url: object) -> str:
-    try:
-        password = urlsplit(str(url)).password
-    except ValueError:
-        password = None
-    return str(url).replace(f":{password}@", ":***@") if password else str(url)
