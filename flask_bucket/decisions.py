@@ -24,6 +24,8 @@ class Charge:
     limit: Limit
     key: str
     cost: int = 1
+    #: Whether the tokens are given back as a rule, so that a refusal may soon be out of date.
+    returns: bool = False
 
     def __post_init__(self) -> None:
         if type(self.cost) is not int or not -EXACT < self.cost < EXACT:
@@ -111,14 +113,16 @@ class Decision:
     now: int = 0
     #: True when the store was out of reach and the outage policy decided.
     degraded: bool = False
+    #: True when the refusal was remembered, and the store not asked.
+    cached: bool = False
 
     @classmethod
-    def of(cls, outcomes: tuple[Outcome, ...], now: int) -> Decision:
+    def of(cls, outcomes: tuple[Outcome, ...], now: int, cached: bool = False) -> Decision:
         """Decide from what became of each charge: all of them, or none."""
         refused = [o for o in outcomes if not o.allowed and not o.shadow]
         if not refused:
             return cls(True, outcomes, 0.0, now)
-        return cls(False, outcomes, _longest_wait(refused).retry_after, now)
+        return cls(False, outcomes, _longest_wait(refused).retry_after, now, cached=cached)
 
     @property
     def binding(self) -> Outcome | None:

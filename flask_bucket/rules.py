@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache, wraps
 from typing import Any, Literal
@@ -93,6 +93,9 @@ def make_rule(
     for what, value in conditions.items():
         if what.endswith(("func", "when", "breach")) and not (value is None or callable(value)):
             raise ConfigError(f"{what} is a function to be called, not {value!r}.")
+    message = conditions.get("error_message")
+    if not (message is None or isinstance(message, str) or callable(message)):
+        raise ConfigError(f"error_message is a text or a function, not {message!r}.")
     if scope is not None and (not isinstance(scope, str) or not scope):
         raise ConfigError(f"A scope is a text that is not empty, not {scope!r}.")
     functions = [f for f in (rule, cost, *conditions.values()) if callable(f)]
@@ -185,8 +188,9 @@ def make_rules(limits: RuleSource | Iterable[RuleSource] | None) -> tuple[Rule, 
         return ()
     if isinstance(limits, (str, Limit)) or callable(limits):
         return (make_rule(limits),)
-    if not isinstance(limits, Iterable):
-        raise ConfigError(f"{limits!r} is not a list of limits.")
+    if not isinstance(limits, Iterable) or isinstance(limits, (bytes, Mapping, Set)):
+        # A set has no order, and names are counted in it: workers would not share buckets.
+        raise ConfigError(f"{limits!r} is not a list of limits, such as ['5/second', '100/hour'].")
     return tuple(make_rule(limit) for limit in limits)
 
 
@@ -221,9 +225,10 @@ class BoundRule:
             assert callable(rule.limits)
             fixed = tails(self.scope, rule.limits())
         if fixed:
+            returns = rule.deduct_when is not None
             cost = rule.cost if isinstance(rule.cost, int) else checked_cost(rule.cost())
             for limit, behind in fixed:
-                yield Charge(limit, spelling.key(client, behind), cost)
+                yield Charge(limit, spelling.key(client, behind), cost, returns)
 
 
 def checked_key(key: object, key_func: object) -> str | None:

@@ -20,6 +20,7 @@ from .stores.base import Store
 from .stores.memory import MemoryStore
 from .stores.outage import OutageStore, Policy
 from .stores.redis import RedisStore
+from .stores.refusals import RefusalStore
 
 logger = logging.getLogger("flask_bucket")
 
@@ -41,6 +42,10 @@ class Exchange:
     real_cost: int | None = None
     #: Whether the view raised an exception that nobody handled.
     crashed: bool = False
+    #: Whether another Limiter refused the request: then it is to pay nothing here either.
+    refused_elsewhere: bool = False
+    #: What each deduct_when said about the response.
+    verdicts: dict[BoundRule, bool] = field(default_factory=dict)
 
     def record(self, decision: Decision, asked: Sequence[Asked]) -> None:
         """Note what was decided about all that was asked for at one point."""
@@ -58,23 +63,27 @@ class Exchange:
         :param response: what the request is answered with; None once that was judged.
         """
         corrections = []
-        verdicts: dict[BoundRule, bool] = {}
         for i, (charge, bound) in enumerate(self.taken):
             cost = charge.cost
             if self.real_cost is not None and self._settles(bound):
                 cost = self.real_cost
-            deduct_when = bound.rule.deduct_when
-            if deduct_when is not None and response is not None and not self.crashed:
-                if bound not in verdicts:
-                    verdicts[bound] = _checked_verdict(deduct_when(response), deduct_when)
-                if not verdicts[bound]:
-                    cost = 0
+            if self.refused_elsewhere or not self._deducts(bound, response):
+                cost = 0
             if cost != charge.cost:
                 corrections.append(Charge(charge.limit, charge.key, cost - charge.cost))
                 self.taken[i] = (Charge(charge.limit, charge.key, cost), bound)
         if corrections and self.decision is not None:
             self.decision = self.decision.settled(corrections)
         return corrections
+
+    def _deducts(self, bound: BoundRule, response: Response | None) -> bool:
+        """Return whether a rule keeps its tokens: asked once, and a crash keeps them."""
+        deduct_when = bound.rule.deduct_when
+        if deduct_when is None or self.crashed:
+            return True
+        if response is not None and bound not in self.verdicts:
+            self.verdicts[bound] = _checked_verdict(deduct_when(response), deduct_when)
+        return self.verdicts.get(bound, True)
 
     def _settles(self, bound: BoundRule) -> bool:
         """Return whether the real cost is this limit's: application limits count requests."""
@@ -120,14 +129,20 @@ class AppState:
 
     def charge(self, limit: Limit | str, key: str, cost: int, scope: str) -> Charge:
         """Return the charge of a bucket that no rule names."""
-        client = checked_key(key, "the given key")
-        if client is None or not isinstance(scope, str) or not scope:
-            raise ConfigError(f"A key and a scope are texts, not {key!r} and {scope!r}.")
+        if not isinstance(scope, str) or not scope:
+            raise ConfigError(f"A scope is a text that is not empty, not {scope!r}.")
         limit = Limit.parse(limit) if isinstance(limit, str) else limit
         if not isinstance(limit, Limit):
             raise ConfigError(f"{limit!r} is not a limit. Expected a Limit, or a text for one.")
         behind = tail(spelled(scope), limit.name)
-        return Charge(limit, self.spelling.key(client, behind), checked_cost(cost))
+        return Charge(limit, self.spelling.key(self.client(key), behind), checked_cost(cost))
+
+    def client(self, key: str) -> str:
+        """Return a client that was named by hand, if it is one; not spelled yet."""
+        client = checked_key(key, "the call")
+        if client is None:
+            raise ConfigError("A client's key is a text, not None: nobody else has its buckets.")
+        return client
 
     def would_refuse(self, decision: Decision) -> None:
         """Log what a dry-run limit would have refused, at most once a second."""
@@ -173,10 +188,15 @@ def make_store(
         )
     elif isinstance(given, Store):
         store = given
+    elif callable(getattr(given, "execute_command", None)):
+        store = RedisStore(given, key_prefix)  # type: ignore[arg-type]  # a client, as redis-py has it
     else:
-        store = RedisStore(given, key_prefix)  # type: ignore[arg-type]  # checked there
+        raise ConfigError(
+            f"redis is a URL, a client of redis-py or a store, not {given!r}. For one process "
+            "alone, leave it out."
+        )
     policy: Policy = config.on_error  # type: ignore[assignment]  # checked when it was loaded
-    return OutageStore(
+    guarded = OutageStore(
         store,
         policy,
         recovery_interval=config.recovery_interval,
@@ -184,6 +204,7 @@ def make_store(
         on_outage=on_outage,
         on_recovery=on_recovery,
     )
+    return RefusalStore(guarded, config.refusal_cache) if config.refusal_cache else guarded
 
 
 def state_of(name: str) -> AppState:
