@@ -1,0 +1,134 @@
+"""Every task of the project; CI calls nothing else."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2025.2.9"
+nox.options.default_venv_backend = "uv|virtualenv"
+nox.options.sessions = ["tests"]
+# On a user's machine some of the versions are missing, and that is no fault.
+nox.options.error_on_missing_interpreters = False
+
+PROJECT = nox.project.load_toml("pyproject.toml")
+VERSIONS = ["3.11", "3.12", "3.13", "3.14"]
+
+
+def is_installed(version: str) -> bool:
+    """Return whether there is an interpreter of this version, and not only a shim for one."""
+    found = shutil.which(f"python{version}")
+    if found is None:
+        return False
+    return subprocess.run([found, "--version"], capture_output=True, check=False).returncode == 0
+
+
+HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
+INSTALLED = [version for version in VERSIONS if version == HERE or is_installed(version)]
+
+
+def groups(*names: str) -> list[str]:
+    """Return the packages of dependency groups of pyproject.toml."""
+    return nox.project.dependency_groups(PROJECT, *names)
+
+
+@nox.session(python=INSTALLED)
+def tests(session: nox.Session) -> None:
+    """Run the tests on every Python that is installed."""
+    session.install(".[all]", *groups("tests"))
+    session.run("pytest", *session.posargs)
+
+
+@nox.session
+def lowest(session: nox.Session) -> None:
+    """Run the tests of the package itself with the lowest versions that it supports."""
+    required = PROJECT["project"]["dependencies"]
+    session.install(".[all]", *groups("tests"))
+    session.install(*(re.sub(">=", "==", r) for r in required), "werkzeug==3.0.0")
+    session.run("pytest", "tests/ext", "tests/unit", *session.posargs)
+
+
+@nox.session
+def proof(session: nox.Session) -> None:
+    """Hold the script against the reference over at least a million calls, on every engine."""
+    session.install(".[all]", *groups("tests"))
+    session.run("pytest", "tests/property", "--hypothesis-profile=long", *session.posargs)
+
+
+@nox.session
+def mutants(session: nox.Session) -> None:
+    """Plant small faults, one at a time, and demand that the property tests find each."""
+    session.install(".[all]", *groups("tests"))
+    session.run("python", "-m", "tests.mutation", *session.posargs)
+
+
+@nox.session
+def soak(session: nox.Session) -> None:
+    """Mix load and faults at random for ten minutes, and look for what leaks."""
+    session.install(".[all]", *groups("tests"))
+    session.run("python", "-m", "tests.outage.soak", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style and format."""
+    session.install(*groups("lint"))
+    session.run("ruff", "check")
+    session.run("ruff", "format", "--check")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Check the types, strictly."""
+    session.install(".[all]", *groups("types"))
+    session.run("mypy", *session.posargs)
+
+
+@nox.session
+def package(session: nox.Session) -> None:
+    """Build the wheel, install it and nothing else, and run the script from it."""
+    folder = Path(session.create_tmp())
+    session.install("build")
+    session.run("python", "-m", "build", "--outdir", str(folder), silent=True)
+    (wheel,) = folder.glob("*.whl")
+    session.install("--force-reinstall", str(wheel), *groups("servers"))
+    with session.chdir(folder):
+        session.run("python", str(Path(__file__).parent / "tests" / "installed.py"))
+
+
+@nox.session
+def example(session: nox.Session) -> None:
+    """Serve the example app with four workers on a real server of its own."""
+    session.install(".[all]", *groups("example"))
+    session.run(
+        "gunicorn", "-c", "example_app/gunicorn.conf.py", "example_app.wsgi:app", *session.posargs
+    )
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Measure: ratios within one run, since machines are shared and noisy."""
+    session.install(".[all]", *groups("bench"))
+    session.run("python", "-m", "benchmarks", *session.posargs)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation, with warnings as errors, and run its examples."""
+    session.install(".[all]", *groups("docs"))
+    session.run(
+        "sphinx-build", "-W", "-n", "--keep-going", "-b", "html", "docs", "docs/_build/html"
+    )
+    session.run("sphinx-build", "-W", "-b", "doctest", "docs", "docs/_build/doctest")
+
+
+@nox.session
+def browser(session: nox.Session) -> None:
+    """Test the example's page in a real headless Chromium."""
+    session.install(".[all]", *groups("tests", "browser"))
+    session.run("pytest", "tests/browser", *session.posargs)
