@@ -113,9 +113,11 @@ def take(
     :param shadow: what is taken if affordable, once `charges` are, and refuses nothing.
     """
     buckets = _Buckets(states, now)
-    judged = [_judge(buckets, charge, False) for charge in charges]
+    judged = [buckets.judge(charge, shadow=False) for charge in charges]
     allowed = all(affordable for _, _, affordable, _ in judged)
-    judged += [_judge(buckets, charge, True) for charge in shadow]
+    judged += [buckets.judge(charge, shadow=True) for charge in shadow]
+    for charge in held:
+        buckets.look(charge)
     again: dict[str, int] = {}
     if allowed:
         for charge, _, affordable, _ in judged:
@@ -128,7 +130,7 @@ def take(
     return Verdict(
         allowed,
         tuple(
-            Judged(row, dry, enough, wanted + again.get(row.key, 0), buckets.look(row))
+            Judged(row, dry, enough, wanted + again.get(row.key, 0), buckets.seen_by(row))
             for row, dry, enough, wanted in judged
         ),
         buckets.writes(),
@@ -141,6 +143,8 @@ def settle(states: Mapping[str, State], charges: Sequence[Charge], now: int) -> 
     A positive cost may leave a debt, a negative one gives back, never above the capacity.
     """
     buckets = _Buckets(states, now)
+    for charge in charges:
+        buckets.look(charge)
     for charge in charges:
         buckets.add(charge, -charge.cost)
     return buckets.writes()
@@ -172,13 +176,16 @@ def outcome(
 
 
 class _Buckets:
-    """The buckets of one call: each read once, refreshed when looked at, written together."""
+    """The buckets of one call: all of them looked at, then charged, then written together."""
 
     def __init__(self, states: Mapping[str, State], now: int) -> None:
-        self._states: dict[str, State] = dict(states)
+        #: What is stored; absent ones come in once they are charged.
+        self._states = dict(states)
+        #: Each as the last charge that looked at it saw it, and that charge's limit.
+        self._seen: dict[str, tuple[State, Limit]] = {}
         self._now = now
-        self.wanted: dict[str, int] = {}
-        self._written: set[str] = set()
+        self._wanted: dict[str, int] = {}
+        self._changed: set[str] = set()
 
     def look(self, charge: Charge) -> State:
         """Return the bucket as it stands now; an absent one is full for whoever looks."""
@@ -187,32 +194,40 @@ class _Buckets:
         if known is not None:
             self._states[charge.key] = state
         if rebased:
-            self._written.add(charge.key)
+            self._changed.add(charge.key)
+        self._seen[charge.key] = state, charge.limit
         return state
+
+    def judge(self, charge: Charge, *, shadow: bool) -> tuple[Charge, bool, bool, int]:
+        """Look at a bucket, and say whether it affords this and what was asked of it before."""
+        state = self.look(charge)
+        wanted = self._wanted.get(charge.key, 0) + charge.cost
+        affordable = charge.cost == 0 or (
+            wanted <= charge.limit.capacity and wanted * charge.limit.scale <= state.tokens
+        )
+        if affordable or not shadow:
+            self._wanted[charge.key] = wanted
+        return charge, shadow, affordable, wanted
 
     def add(self, charge: Charge, tokens: int) -> None:
         """Add whole tokens (take them, when negative), within the bucket's bounds."""
-        state, limit = self.look(charge), charge.limit
+        state, limit = self._seen[charge.key]
         if tokens == 0 or (tokens > 0 and charge.key not in self._states):
             return
         balance = _bounded(state.tokens + tokens * limit.scale, limit)
-        self._states[charge.key] = State(balance, state.last_refill, limit.scale)
-        self._written.add(charge.key)
+        state = State(balance, state.last_refill, limit.scale)
+        self._states[charge.key] = state
+        self._seen[charge.key] = state, limit
+        self._changed.add(charge.key)
+
+    def seen_by(self, charge: Charge) -> State:
+        """Return the bucket after the call, in the parts of this charge's limit."""
+        state, limit = self._seen[charge.key]
+        return state if limit is charge.limit else refresh(charge.limit, state, self._now)[0]
 
     def writes(self) -> dict[str, State]:
-        return {key: self._states[key] for key in self._written}
-
-
-def _judge(buckets: _Buckets, charge: Charge, shadow: bool) -> tuple[Charge, bool, bool, int]:
-    state = buckets.look(charge)
-    before = buckets.wanted.get(charge.key, 0)
-    wanted = before + charge.cost
-    affordable = charge.cost == 0 or (
-        wanted <= charge.limit.capacity and wanted * charge.limit.scale <= state.tokens
-    )
-    if affordable or not shadow:
-        buckets.wanted[charge.key] = wanted
-    return charge, shadow, affordable, wanted
+        """Return the states to store."""
+        return {key: self._states[key] for key in self._changed}
 
 
 def _rescale(tokens: int, old: int, new: int) -> int:
