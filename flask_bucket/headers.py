@@ -32,8 +32,8 @@ def ietf(decision: Decision, outcome: Outcome) -> dict[str, str]:
         if outcome.retry_after is not None:
             state += f";t={whole_seconds(outcome.retry_after)}"
     else:
-        state += f";t={max(1, ceil(outcome.remaining / limit.rate))}"
-    window = max(1, ceil(limit.seconds_to_full))
+        state += f";t={whole_seconds(outcome.remaining / limit.rate)}"
+    window = whole_seconds(limit.seconds_to_full)
     return {
         "RateLimit-Policy": f'"{limit.name}";q={limit.capacity};w={window}',
         "RateLimit": state,

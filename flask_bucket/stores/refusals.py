@@ -44,19 +44,20 @@ class Refusal:
     def repeated(self, charge: Charge, clock: float) -> Outcome:
         """Say what the store would say by now."""
         elapsed = clock - self.answered
-        limit, wait = charge.limit, self.outcome.retry_after
-        if charge.cost > limit.capacity:
+        limit, cost, wait = charge.limit, charge.cost, self.outcome.retry_after
+        remaining = self.outcome.remaining
+        if cost > limit.capacity:
             wait = None
         elif wait is not None:
-            more = (charge.cost - self.cost) * float(1 / limit.rate)
-            # Of a larger cost, the part of a tick is not known: rather a tick late than early.
-            wait = max(0.0, wait - elapsed) + more + (limit.tick / SECOND if more else 0)
-        remaining = self.outcome.remaining
-        if wait is not None:
-            refilled = floor(charge.cost - wait * float(limit.rate) + 1e-9)
-            remaining = max(remaining, min(refilled, charge.cost - 1))
+            per_second = limit.step * SECOND / (limit.scale * limit.tick)
+            wait -= elapsed
+            if cost > self.cost:
+                # The part of a tick is not known any more: rather a tick late than early.
+                wait += (cost - self.cost) / per_second + limit.tick / SECOND
+            refilled = floor(cost - wait * per_second + 1e-9)
+            remaining = max(remaining, min(refilled, cost - 1))
         reset_after = max(0.0, self.outcome.reset_after - elapsed)
-        return Outcome(limit, charge.key, charge.cost, False, remaining, wait, reset_after)
+        return Outcome(limit, charge.key, cost, False, remaining, wait, reset_after)
 
 
 class RefusalStore:
@@ -95,10 +96,14 @@ class RefusalStore:
             return decision
         returns, sent = self._returns, self._clock()
         decision = self.store.take(charges, held, shadow)
-        if not decision.allowed:
+        if decision.allowed:
+            if self._refusals:
+                self._forget((*charges, *shadow), returned=False)  # they have less than before
+        else:
             if not decision.degraded:
                 self._remember(charges, decision, returns, sent)
-            self._forget(held)  # they were given back
+            if held:
+                self._forget(held, returned=True)
         return decision
 
     def peek(self, charges: Sequence[Charge], now: int | None = None) -> Decision:
@@ -108,7 +113,7 @@ class RefusalStore:
         try:
             self.store.settle(charges, now)
         finally:
-            self._forget(charge for charge in charges if charge.cost < 0)
+            self._forget(charges, returned=True)
 
     def reset(self, client: str) -> int:
         try:
@@ -150,8 +155,9 @@ class RefusalStore:
                         charge.limit, charge.cost, outcome, decision.now, sent, answered
                     )
 
-    def _forget(self, charges: Iterable[Charge]) -> None:
+    def _forget(self, charges: Iterable[Charge], *, returned: bool) -> None:
+        """Forget what was known of these buckets; if tokens returned, also what is on its way."""
         with self._lock:
+            self._returns += returned
             for charge in charges:
-                self._returns += 1
                 self._refusals.pop(charge.key, None)

@@ -1,0 +1,115 @@
+"""The apps that are compared: the same view with no limits, with ours, and with others."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import redis
+from flask import Flask, g
+from flask.wrappers import Response
+
+from flask_bucket import Limit, Limiter, MemoryStore
+from flask_bucket.stores.redis.store import SCRIPT
+
+#: Limits that no benchmark exhausts, by how many a view has.
+MANY = {
+    0: [],
+    1: ["100000000/minute"],
+    3: ["100000000/minute", "1000000000/hour", "1000000000/day"],
+}
+ONE_A_DAY = ["1/day"]
+
+
+def _with_view(app: Flask, decorate: Callable[[Any], Any] = lambda view: view) -> Flask:
+    app.add_url_rule("/", "index", decorate(lambda: "served"))
+    return app
+
+
+def bare(url: str) -> Flask:
+    """No limits at all."""
+    return _with_view(Flask("bare"))
+
+
+def ours(url: str, limits: list[str], in_process: bool = False) -> Flask:
+    """flask_bucket with limits on the view."""
+    app = Flask("ours")
+    limiter = Limiter(app, redis=MemoryStore() if in_process else url)
+    app.extensions["flask_bucket"]["bucket"].config  # noqa: B018 (fails early if misnamed)
+
+    def decorate(view: Any) -> Any:
+        for limit in reversed(limits):
+            view = limiter.limit(limit)(view)
+        return view
+
+    return _with_view(app, decorate)
+
+
+def theirs(url: str, limits: list[str], strategy: str) -> Flask:
+    """Flask-Limiter with headers, as a user would switch them on."""
+    import flask_limiter
+    from flask_limiter.util import get_remote_address
+
+    app = Flask("theirs")
+    limiter = flask_limiter.Limiter(
+        get_remote_address, app=app, storage_uri=url, strategy=strategy, headers_enabled=True
+    )
+    return _with_view(app, limiter.limit("; ".join(limits)))
+
+
+def floor(url: str) -> Flask:
+    """A socket, one EVALSHA that is packed already, three headers: what any limiter must pay."""
+    app = Flask("floor")
+    client = redis.Redis.from_url(url)
+    sha = client.script_load(SCRIPT)
+    limit = Limit.parse(MANY[1][0])
+    command = ("EVALSHA", sha, 1, "bucket:{127.0.0.1}:floor:per-minute")
+    packed = b"".join(
+        client.connection_pool.make_connection().pack_command(
+            *command, "take", "", "take", 1, *limit.script_args
+        )
+    )
+    address = client.connection_pool.connection_kwargs
+    connection = socket.create_connection((address["host"], address["port"]))
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    @app.before_request
+    def ask() -> None:
+        connection.sendall(packed)
+        g.reply = connection.recv(4096)
+
+    @app.after_request
+    def tell(response: Response) -> Response:
+        response.headers["X-RateLimit-Limit"] = "1"
+        response.headers["X-RateLimit-Remaining"] = "1"
+        response.headers["X-RateLimit-Reset"] = "1"
+        return response
+
+    return _with_view(app)
+
+
+#: Every app by its name in results.
+APPS: dict[str, Callable[[str], Flask]] = {
+    "bare Flask": bare,
+    "raw socket, 1 limit": floor,
+    "flask_bucket, 1 limit": partial(ours, limits=MANY[1]),
+    "flask_bucket, 3 limits": partial(ours, limits=MANY[3]),
+    "flask_bucket, refused": partial(ours, limits=ONE_A_DAY),
+    "flask_bucket, in process": partial(ours, limits=MANY[1], in_process=True),
+}
+for _strategy in ("fixed-window", "moving-window", "sliding-window-counter"):
+    APPS |= {
+        f"Flask-Limiter {_strategy}, 1 limit": partial(theirs, limits=MANY[1], strategy=_strategy),
+        f"Flask-Limiter {_strategy}, 3 limits": partial(theirs, limits=MANY[3], strategy=_strategy),
+        f"Flask-Limiter {_strategy}, refused": partial(
+            theirs, limits=ONE_A_DAY, strategy=_strategy
+        ),
+    }
+
+
+def from_environment() -> Flask:
+    """Make the app that BENCH_APP names, for gunicorn."""
+    return APPS[os.environ["BENCH_APP"]](os.environ["BENCH_REDIS_URL"])

@@ -1,0 +1,109 @@
+"""On the server: calls of the script a second, and memory per client."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import redis
+from limits import parse
+from limits.storage import RedisStorage
+from limits.strategies import STRATEGIES
+
+from flask_bucket import Charge, Limit, RedisStore
+from flask_bucket.stores.redis.store import SCRIPT
+
+PLAIN = Path(__file__).with_name("plain.lua").read_bytes()
+BATCH = 200
+CLIENTS = 10_000
+
+
+def script_calls(url: str, rounds: int = 40) -> dict[str, list[float]]:
+    """Return calls a second of the plain script and of ours, pipelined, in turn."""
+    client = redis.Redis.from_url(url)
+    limit = Limit(1_000_000, 1_000)
+    calls: dict[str, tuple[Any, ...]] = {
+        "plain": (client.script_load(PLAIN), 1, "plain:{c}", 1_000_000, 1_000, 1),
+        "ours": (
+            *(client.script_load(SCRIPT), 1, "bucket:{c}:bench:per-second"),
+            *("take", "", "take", 1, *limit.script_args),
+        ),
+    }
+    figures: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(rounds):
+        for name, call in calls.items():
+            pipeline = client.pipeline(transaction=False)
+            for _ in range(BATCH):
+                pipeline.evalsha(*call)
+            begin = time.perf_counter()
+            pipeline.execute()
+            figures[name].append(BATCH / (time.perf_counter() - begin))
+    return figures
+
+
+def calls_ratio(figures: dict[str, list[float]]) -> float:
+    """Return our script's throughput as a part of the plain one's: the median over the rounds."""
+    return statistics.median(
+        ours / plain for ours, plain in zip(figures["ours"], figures["plain"], strict=True)
+    )
+
+
+def memory_per_client(url: str) -> dict[str, dict[str, float]]:
+    """Return bytes in the server per client, each with one request behind it, key included."""
+    found: dict[str, dict[str, float]] = {}
+    with redis.Redis.from_url(url) as client:
+        store = RedisStore.from_url(url, timeout=5)
+        limit = Limit.parse("100/hour")
+        key = "bucket:{{198.18.{}.{}}}:index:per-hour".format
+        addresses = [divmod(n, 256) for n in range(CLIENTS)]
+        found["flask_bucket"] = _growth(
+            client, lambda: [store.take([Charge(limit, key(*a))]) for a in addresses]
+        )
+        key_length = statistics.mean(len(key(*a)) for a in addresses)
+        found["flask_bucket"]["without the key"] = found["flask_bucket"]["bytes"] - key_length
+        for name, strategy in STRATEGIES.items():
+            limiter = strategy(RedisStorage(url))
+            item = parse("100/hour")
+            hit = partial(limiter.hit, item)
+            found[f"Flask-Limiter {name}"] = _growth(
+                client, partial(_all_of, hit, [f"198.18.{a}.{b}" for a, b in addresses])
+            )
+    return found
+
+
+def _all_of(hit: Any, addresses: list[str]) -> None:
+    for address in addresses:
+        hit(address, "index")
+
+
+def _growth(client: redis.Redis, fill: Any) -> dict[str, float]:
+    client.flushall()
+    before = client.info("memory")["used_memory"]
+    fill()
+    after = client.info("memory")["used_memory"]
+    client.flushall()
+    return {"bytes": (after - before) / CLIENTS}
+
+
+def memory_of_a_drained_bucket(url: str) -> dict[str, float]:
+    """Return the bytes that one client's limit of 70,000 a day takes once it is used up."""
+    found: dict[str, float] = {}
+    with redis.Redis.from_url(url) as client:
+        client.flushall()
+        charge = Charge(Limit.parse("70000/day"), "bucket:{198.18.0.1}:index:per-day", 70_000)
+        RedisStore.from_url(url, timeout=5).take([charge])
+        found["flask_bucket"] = _all_keys(client)
+        for name, strategy in STRATEGIES.items():
+            client.flushall()
+            strategy(RedisStorage(url)).hit(parse("70000/day"), "198.18.0.1", "index", cost=70_000)
+            found[f"Flask-Limiter {name}"] = _all_keys(client)
+        client.flushall()
+    return found
+
+
+def _all_keys(client: redis.Redis) -> float:
+    usage = (client.memory_usage(key, samples=0) for key in client.scan_iter())
+    return float(sum(used or 0 for used in usage))

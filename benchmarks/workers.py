@@ -1,0 +1,88 @@
+"""Throughput under gunicorn: two workers, ten connections, each app in turn."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from benchmarks import load
+
+COMPARED = (
+    "bare Flask",
+    "flask_bucket, 1 limit",
+    "flask_bucket, 3 limits",
+    "flask_bucket, refused",
+    "Flask-Limiter fixed-window, 1 limit",
+    "Flask-Limiter fixed-window, 3 limits",
+    "Flask-Limiter fixed-window, refused",
+)
+CONNECTIONS = 10
+
+
+@contextmanager
+def serving(name: str, url: str, worker_class: str) -> Iterator[str]:
+    """Serve an app under gunicorn; yield its address."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "gunicorn", "-w", "2", "-k", worker_class]
+    command += ["--threads", "4"] if worker_class == "gthread" else []
+    command += ["-b", f"127.0.0.1:{port}", "--log-level", "error"]
+    command += ["benchmarks.apps:from_environment()"]
+    environment = {**os.environ, "BENCH_APP": name, "BENCH_REDIS_URL": url}
+    process = subprocess.Popen(command, env=environment)
+    address = f"http://127.0.0.1:{port}/"
+    try:
+        for _ in range(500):
+            try:
+                urllib.request.urlopen(address).close()
+                break
+            except urllib.error.HTTPError:
+                break  # refused, and served
+            except OSError:
+                time.sleep(0.02)
+        yield address
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def throughput(address: str, seconds: float) -> float:
+    """Return requests a second, by wrk if it is installed, since it takes least from the server."""
+    if shutil.which("wrk") is None:
+        plan = load.Plan(url=address, duration=seconds, concurrency=CONNECTIONS)
+        return load.run(plan).throughput
+    command = ["wrk", "-t", "1", "-c", str(CONNECTIONS), "-d", f"{seconds:g}s", address]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = re.search(r"Requests/sec:\s+([\d.]+)", output)
+    assert found, output
+    return float(found[1])
+
+
+def measure(
+    url: str, worker_class: str, rounds: int = 5, seconds: float = 3
+) -> dict[str, list[float]]:
+    """Return requests a second, for each app a figure a round."""
+    figures: dict[str, list[float]] = {name: [] for name in COMPARED}
+    for _ in range(rounds):
+        for name in COMPARED:
+            with serving(name, url, worker_class) as address:
+                throughput(address, 0.5)  # connects, loads the script
+                figures[name].append(throughput(address, seconds))
+    return figures
+
+
+def share(figures: dict[str, list[float]], name: str) -> float:
+    """Return an app's throughput as a part of bare Flask's: the median over the rounds."""
+    bare = figures["bare Flask"]
+    return statistics.median(a / b for a, b in zip(figures[name], bare, strict=True))
