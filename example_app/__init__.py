@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 from hmac import compare_digest
 
-from flask import Flask, Response, request
+from flask import Flask, Response, render_template, request
 from flask.typing import ResponseReturnValue
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from flask_bucket import Limiter
+from flask_bucket import Limiter, client_address, request_header
 
 from .settings import Settings
 
@@ -53,12 +53,13 @@ def add_views(app: Flask, limiter: Limiter, settings: Settings) -> None:
     """Add the endpoints, each with its limit."""
 
     @app.get("/")
+    @limiter.exempt
     def index() -> ResponseReturnValue:
-        """List the endpoints, until there is a page to look at."""
-        return {"endpoints": ["/test", "/search", "/login", "/report", "/healthz"]}
+        """Show the page on which to watch /test and its buckets."""
+        return render_template("page.html", limit=settings.test_limit)
 
     @app.get("/test")
-    @limiter.limit(settings.test_limit)
+    @limiter.limit(settings.test_limit, key_func=demo_client)
     def test() -> ResponseReturnValue:
         """Answer, as long as the client's bucket has a token."""
         return {"ok": True}
@@ -88,6 +89,20 @@ def add_views(app: Flask, limiter: Limiter, settings: Settings) -> None:
     def healthz() -> ResponseReturnValue:
         """Tell a load balancer that this worker answers, whatever limits are set for all."""
         return {"ok": True}
+
+
+demo_header = request_header("X-Demo-Client")
+
+
+def demo_client() -> str:
+    """Return the client by a header when there is one to believe, else by its address.
+
+    So the page, at one address, can be two clients. Only two names are believed, each together
+    with the address: to believe any would give a client as many buckets as it can invent names.
+    A key function for API keys looks the same, but that it looks the key up.
+    """
+    name = demo_header()
+    return f"{client_address()} {name}" if name in ("a", "b") else client_address()
 
 
 def is_unauthorized(response: Response) -> bool:

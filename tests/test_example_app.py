@@ -172,15 +172,7 @@ def test_health_checks_are_free_of_limits_for_all(configure: Callable[..., Flask
         response = client.get("/healthz")
         assert response.status_code == 200
         assert "X-RateLimit-Limit" not in response.headers
-    drain(client, "/", 1)
-
-
-def test_the_index_names_endpoints_that_exist(client: FlaskClient) -> None:
-    index = client.get("/").json
-    assert index is not None
-    routes = {rule.rule for rule in client.application.url_map.iter_rules()}
-    assert {"/test", "/search", "/login", "/report", "/healthz"} == set(index["endpoints"])
-    assert set(index["endpoints"]) < routes
+    drain(client, "/search", 2)
 
 
 def test_without_proxies_the_header_is_ignored(configure: Callable[..., FlaskClient]) -> None:

@@ -1,0 +1,50 @@
+// What the page believes about a client's bucket: refilled here between answers, and corrected by
+// each. Only the server knows; it tells whole tokens, so that a belief within them is left alone.
+
+const JUST_UNDER_ONE = 0.999;
+
+export class Bucket {
+  constructor(limit) {
+    this.limit = limit; // {capacity, rate}: tokens, tokens a second
+    this.isKnown = false;
+    this.tokens = limit.capacity;
+    this.at = 0; // milliseconds
+  }
+
+  level(now) {
+    const refilled = (this.limit.rate * Math.max(0, now - this.at)) / 1000;
+    return Math.min(this.limit.capacity, this.tokens + refilled);
+  }
+
+  // An allowed request left so many whole tokens; the part of a token that was there, it left.
+  // Answers to requests that overlap come in any order, and then the least of them is the last.
+  allowed(now, remaining, alone) {
+    const level = this.level(now);
+    if (alone) {
+      this.set(now, Math.min(Math.max(level - 1, remaining), remaining + JUST_UNDER_ONE));
+    } else {
+      this.set(now, Math.min(level, remaining + (level % 1)));
+    }
+  }
+
+  // A refused request can be afforded after `wait` milliseconds, if that was told.
+  refused(now, wait, alone) {
+    const exact = wait === null ? JUST_UNDER_ONE : 1 - (wait * this.limit.rate) / 1000;
+    this.set(now, alone && wait !== null ? exact : Math.min(this.level(now), exact));
+  }
+
+  set(now, tokens) {
+    this.tokens = Math.min(this.limit.capacity, Math.max(0, tokens));
+    this.at = now;
+    this.isKnown = true;
+  }
+
+  forget() {
+    this.isKnown = false;
+  }
+
+  // The seconds until there are so many tokens.
+  secondsUntil(tokens, now) {
+    return Math.max(0, tokens - this.level(now)) / this.limit.rate;
+  }
+}
