@@ -1,0 +1,200 @@
+"""The checks of ``flask bucket doctor`` that look at the application: codes FB201 to FB304."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from itertools import islice
+from typing import Any
+from urllib.parse import unquote
+
+from flask import Flask
+from werkzeug.middleware.proxy_fix import ProxyFix
+
+from ..errors import StoreUnavailable
+from ..limits import Limit
+from ..rules import BoundRule
+from ..state import AppState
+from ..stores.inspect_redis import RedisServer
+from .findings import Finding
+from .states import bounds, exempt_in, routes
+
+#: Buckets that are looked at to see whether clients are told apart.
+_SAMPLE = 1000
+
+#: Where proxies are, and clients of a public service are not.
+_INTERNAL = tuple(
+    ip_network(text)
+    for text in (
+        "127.0.0.0/8",
+        "10.0.0.0/8",
+        "172.16.0.0/12",
+        "192.168.0.0/16",
+        "100.64.0.0/10",
+        "::1/128",
+        "fc00::/7",
+        "fe80::/10",
+    )
+)
+
+
+def setting_checks(state: AppState, server: RedisServer | None, workers: int) -> Iterator[Finding]:
+    """Yield what is found in one Limiter's settings."""
+    if server is None:
+        yield _in_process(workers)
+    if not state.config.enabled:
+        yield Finding(
+            "FB203", "warning", "BUCKET_ENABLED is False: no limit holds.", "Set it to True."
+        )
+    if state.config.dry_run:
+        yield Finding(
+            "FB204",
+            "note",
+            "BUCKET_DRY_RUN is True: limits report, and refuse nothing.",
+            "Set it to False once the reports are what you want.",
+        )
+
+
+def _in_process(workers: int) -> Finding:
+    advice = "Set BUCKET_REDIS_URL (FLASK_BUCKET_REDIS_URL in the environment)."
+    if workers > 1:
+        return Finding(
+            "FB201",
+            "error",
+            f"Buckets are kept in each process, and {workers} workers grant every limit "
+            f"{workers} times.",
+            advice,
+        )
+    return Finding(
+        "FB201",
+        "warning",
+        "Buckets are kept in the process: right for development and a single worker.",
+        "With several workers each would grant every limit again, and a restart fills all "
+        f"buckets. {advice}",
+    )
+
+
+def workers_in(environment: Mapping[str, str]) -> int:
+    """Return how many workers gunicorn is told to start, as far as the environment says."""
+    arguments = environment.get("GUNICORN_CMD_ARGS", "")
+    told = re.search(r"(?:^|\s)(?:-w|--workers)[\s=]*(\d+)", arguments)
+    text = told[1] if told else environment.get("WEB_CONCURRENCY", "")
+    return int(text) if text.isascii() and text.isdecimal() else 1
+
+
+def proxy_checks(
+    app: Flask, servers: Mapping[str, RedisServer | None], behind_proxy: bool
+) -> Iterator[Finding]:
+    """Yield whether the proxy's address seems to be taken for the clients'."""
+    if has_proxy_fix(app):
+        return
+    advice = (
+        "apply werkzeug.middleware.proxy_fix.ProxyFix with the number of proxies, so that the "
+        "client's address is taken from X-Forwarded-For: without it all clients share the "
+        "proxy's buckets."
+    )
+    if behind_proxy:
+        what = "A proxy stands before the application, and ProxyFix is not applied."
+        yield Finding("FB202", "error", what, f"Do {advice}")
+        return
+    for name, server in servers.items():
+        addresses = _addresses(server) if server is not None else set()
+        if addresses and all(map(_is_internal, addresses)):
+            some = ", ".join(sorted(map(str, addresses))[:3])
+            what = f"All clients have internal addresses ({some}), and ProxyFix is not applied."
+            yield Finding("FB202", "warning", what, f"If a proxy stands before it, {advice}", name)
+
+
+def has_proxy_fix(app: Flask) -> bool:
+    """Return whether ProxyFix is among the middleware around the application."""
+    layer: Any = app.wsgi_app
+    for _ in range(100):
+        if layer is None or isinstance(layer, ProxyFix):
+            break
+        inner = (getattr(layer, name, None) for name in ("app", "wsgi_app", "application"))
+        layer = next((found for found in inner if found is not None), None)
+    return isinstance(layer, ProxyFix)
+
+
+def _is_internal(address: IPv4Address | IPv6Address) -> bool:
+    return any(address.version == net.version and address in net for net in _INTERNAL)
+
+
+def _addresses(server: RedisServer) -> set[IPv4Address | IPv6Address]:
+    """Return the IP addresses among the clients of some buckets."""
+    addresses = set()
+    try:
+        for key, _ in islice(server.buckets(), _SAMPLE):
+            client = unquote(key.partition("{")[2].partition("}")[0]).partition("/")[0]
+            try:
+                addresses.add(ip_address(client))
+            except ValueError:
+                continue  # a user, or a digest
+    except StoreUnavailable:
+        return set()  # which another check has reported
+    return addresses
+
+
+def limit_checks(state: AppState) -> Iterator[Finding]:
+    """Yield which limits can never be met, and which are too tight to be kept by anyone."""
+    seen: set[Finding] = set()
+    for route in routes(state.app):
+        for bound in bounds(state.planner.plan(route.endpoint, route.method)):
+            for limit, _ in bound.fixed or ():
+                where = (
+                    f"{route.method} {route.rule}"
+                    if _is_own(bound)
+                    else f"The {bound.source} limits"
+                )
+                for finding in _of_limit(where, bound, limit):
+                    if finding not in seen:
+                        seen.add(finding)
+                        yield finding
+
+
+def _is_own(bound: BoundRule) -> bool:
+    return bound.source in ("view", "blueprint")
+
+
+def _of_limit(where: str, bound: BoundRule, limit: Limit) -> Iterator[Finding]:
+    cost = bound.rule.cost
+    if isinstance(cost, int) and cost > limit.capacity:
+        yield Finding(
+            "FB301",
+            "error",
+            f"{where}: a request costs {cost}, and {limit} never holds more than "
+            f"{limit.capacity}: every request is refused.",
+            f"Give it a burst of at least {cost}, or lower the cost.",
+        )
+    elif limit.rate >= 1 and limit.capacity < 2 * limit.rate:
+        burst = -(-2 * limit.rate.numerator // limit.rate.denominator)
+        yield Finding(
+            "FB303",
+            "warning",
+            f"{where}: {limit} holds less than two seconds of its own rate: a client that keeps "
+            "to the rate, but not evenly, is refused.",
+            f"Give it a burst of {burst} or more; try it on your logs with flask bucket simulate.",
+        )
+
+
+def route_checks(states: Mapping[str, AppState]) -> Iterator[Finding]:
+    """Yield the routes that have no limit of any Limiter, and were not exempted."""
+    app = next(iter(states.values())).app
+    bare = [
+        f"{route.method} {route.rule}"
+        for route in routes(app)
+        if not exempt_in(states, route)
+        and not any(
+            bounds(state.planner.plan(route.endpoint, route.method)) for state in states.values()
+        )
+    ]
+    if bare:
+        more = f" and {len(bare) - 10} more" if len(bare) > 10 else ""
+        yield Finding(
+            "FB302",
+            "warning",
+            f"Without any limit: {', '.join(bare[:10])}{more}.",
+            "Set BUCKET_DEFAULT_LIMITS, decorate them, or say that it is meant so with "
+            "@limiter.exempt.",
+        )

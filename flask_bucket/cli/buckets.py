@@ -1,0 +1,104 @@
+"""Buckets as the commands show them: what is stored, read with the limit that it belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from ..bucket import State, refresh, wait
+from ..limits import SECOND, Limit
+from ..state import AppState
+from ..stores.inspect_redis import RedisServer
+from .output import Failure
+from .states import known_limits
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """One bucket of one client, as it stands now."""
+
+    limiter: str
+    client: str
+    scope: str
+    name: str
+    #: None if no rule of the application names it: it was charged by ``consume``, by a function
+    #: that returns limits, or by an earlier deploy.
+    limit: Limit | None
+    #: Whole tokens; below zero after settling more than there was.
+    tokens: int
+    #: Seconds until there is one token more to spend, and until the bucket is full; None if
+    #: unknown, and for the next token of a full one.
+    next_in: float | None
+    full_in: float | None
+
+    @property
+    def fill(self) -> float:
+        """How full it is, from 0 to 1; one that is unknown is taken for full unless empty."""
+        if self.limit is None:
+            return float(self.tokens > 0)
+        return self.tokens / self.limit.capacity
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it for programs."""
+        return {
+            "limiter": self.limiter,
+            "client": self.client,
+            "scope": self.scope,
+            "name": self.name,
+            "limit": None if self.limit is None else str(self.limit),
+            "tokens": self.tokens,
+            "capacity": None if self.limit is None else self.limit.capacity,
+            "next_in": self.next_in,
+            "full_in": self.full_in,
+        }
+
+
+def server_of(limiter: str, state: AppState) -> RedisServer:
+    """Return the server that holds a Limiter's buckets.
+
+    :raises Failure: if they are in the memory of the processes that serve.
+    """
+    server = RedisServer.behind(state.store)
+    if server is None:
+        raise Failure(
+            f"The buckets of the Limiter {limiter!r} are in the memory of the processes that "
+            "serve, where no command sees them. Set BUCKET_REDIS_URL (FLASK_BUCKET_REDIS_URL in "
+            "the environment).",
+            1,
+        )
+    return server
+
+
+def stored(limiter: str, state: AppState, client: str | None = None) -> Iterator[Bucket]:
+    """Yield the buckets of a Limiter that are not full, or those of one client.
+
+    :param client: spelled as in its keys.
+    """
+    server = server_of(limiter, state)
+    known = known_limits(state)
+    now = server.clock()
+    head = len(f"{state.spelling.prefix}:{{")
+    for key, kept in server.buckets(client):
+        spelled, mark, behind = key[head:].partition("}:")
+        if mark:
+            yield _bucket(limiter, spelled, behind, kept, known, now)
+
+
+def _bucket(
+    limiter: str, client: str, behind: str, kept: State, known: Mapping[str, Limit], now: int
+) -> Bucket:
+    scope, _, name = behind.rpartition(":")
+    limit = known.get("}:" + behind)
+    tokens, next_in, full_in = kept.tokens // kept.scale, None, None
+    if limit is not None:
+        now = max(now, kept.last_refill) if kept.last_refill - now < SECOND else now
+        state, _ = refresh(limit, kept, now)
+        tokens = state.tokens // limit.scale
+        if tokens < limit.capacity:
+            next_in = (wait(limit, state, now, max(tokens, 0) + 1) or 0) / SECOND
+        full_in = (wait(limit, state, now, limit.capacity) or 0) / SECOND
+    return Bucket(
+        limiter, unquote(client), unquote(scope), unquote(name), limit, tokens, next_in, full_in
+    )

@@ -1,0 +1,137 @@
+"""``flask bucket show`` and ``reset``: one client's buckets, looked at and let go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import click
+from flask.cli import with_appcontext
+
+from ..errors import StoreUnavailable
+from ..keys import normal_address
+from ..state import AppState
+from .buckets import Bucket, server_of, stored
+from .output import Failure, Table, counted, duration, print_json, print_table
+from .states import limiters
+
+_limiter = click.option("--limiter", metavar="NAME", help="Only this Limiter; by default all.")
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.command()
+@click.argument("client")
+@_limiter
+@_json
+@with_appcontext
+def show(client: str, limiter: str | None, as_json: bool) -> None:
+    """Show a client's buckets: tokens, capacity, when the next one comes, when it is full.
+
+    CLIENT is what the key function returns: an address, a user, an API key. A bucket that is
+    full is not stored, and so not shown.
+    """
+    with reachable():
+        found = [
+            bucket
+            for name, state in limiters(limiter).items()
+            for spelled in spellings(client, state)
+            for bucket in stored(name, state, spelled)
+        ]
+    found.sort(key=lambda bucket: (bucket.limiter, bucket.scope, bucket.name))
+    if as_json:
+        print_json({"client": client, "buckets": [bucket.as_data() for bucket in found]})
+    elif found:
+        print_table(bucket_table("", found, with_client=False))
+    else:
+        click.echo(f"No bucket of {client} is stored: all of them are full.")
+
+
+@click.command()
+@click.argument("client", required=False)
+@click.option("--all", "everybody", is_flag=True, help="All buckets of all clients.")
+@click.option("--yes", is_flag=True, help="With --all: do not ask.")
+@_limiter
+@_json
+@with_appcontext
+def reset(
+    client: str | None, everybody: bool, yes: bool, limiter: str | None, as_json: bool
+) -> None:
+    """Forget a client's buckets, so that they are full.
+
+    CLIENT is what the key function returns: an address, a user, an API key.
+    """
+    if (client is None) != everybody:
+        raise Failure("Expected either a client or --all.")
+    states = limiters(limiter)
+    with reachable():
+        forgotten = _reset_all(states, yes) if client is None else _reset_one(client, states)
+    if as_json:
+        print_json({"client": client, "forgotten": forgotten})
+    else:
+        click.echo(f"Forgot {counted(forgotten, 'bucket')}.")
+
+
+def _reset_one(client: str, states: Mapping[str, AppState]) -> int:
+    for name, state in states.items():
+        server_of(name, state).clock()  # all are there, or nothing is forgotten
+    return sum(
+        state.store.reset(spelled)
+        for state in states.values()
+        for spelled in spellings(client, state)
+    )
+
+
+def _reset_all(states: Mapping[str, AppState], yes: bool) -> int:
+    servers = {name: server_of(name, state) for name, state in states.items()}
+    if not yes:
+        keys = " and ".join(f"{state.spelling.prefix}:{{*" for state in states.values())
+        click.confirm(f"Forget the buckets of all clients ({keys})?", abort=True, err=True)
+    return sum(server.forget() for server in servers.values())
+
+
+def spellings(client: str, state: AppState) -> list[str]:
+    """Return how a client may be spelled in keys: as given, and as the address that it is."""
+    address = normal_address(client, state.config.ipv6_prefix)
+    return [state.spelling.client(name) for name in dict.fromkeys((client, address))]
+
+
+@contextmanager
+def reachable() -> Iterator[None]:
+    """Say in one line that the server is out of reach."""
+    try:
+        yield
+    except StoreUnavailable as error:
+        raise Failure(f"The store is out of reach: {error.reason}", 1) from None
+
+
+def bucket_table(title: str, buckets: list[Bucket], *, with_client: bool) -> Table:
+    """Return buckets as a table."""
+    headings = ["scope", "limit", "tokens", "capacity", "next token in", "full in"]
+    numbers = frozenset(headings[2:])
+    several = len({bucket.limiter for bucket in buckets}) > 1
+    if with_client:
+        headings.insert(0, "client")
+    if several:
+        headings.append("limiter")
+    rows, styles = [], []
+    for bucket in buckets:
+        row = [bucket.scope, *_columns(bucket)]
+        if with_client:
+            row.insert(0, bucket.client)
+        if several:
+            row.append(bucket.limiter)
+        rows.append(tuple(row))
+        styles.append("red" if bucket.tokens < 1 else "yellow" if bucket.fill < 0.2 else "")
+    return Table(title, tuple(headings), rows, numbers, styles)
+
+
+def _columns(bucket: Bucket) -> tuple[str, ...]:
+    if bucket.limit is None:
+        return f"{bucket.name} (not a rule's)", f"{bucket.tokens:,}", "?", "?", "?"
+    return (
+        str(bucket.limit),
+        f"{bucket.tokens:,}",
+        f"{bucket.limit.capacity:,}",
+        "-" if bucket.next_in is None else duration(bucket.next_in),
+        duration(bucket.full_in),
+    )

@@ -1,0 +1,79 @@
+"""``flask bucket doctor``: checks with stable codes, each with what to do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import click
+from flask import current_app
+from flask.cli import with_appcontext
+
+from ..state import AppState
+from ..stores.inspect_redis import RedisServer
+from .app_checks import limit_checks, proxy_checks, route_checks, setting_checks, workers_in
+from .findings import Finding
+from .output import Table, counted, print_json, print_table
+from .server_checks import server_checks
+from .states import limiters
+
+_STYLES = {"ok": "green", "note": "", "warning": "yellow", "error": "bold red"}
+
+
+@click.command()
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    help="How many processes serve the application; by default as WEB_CONCURRENCY or "
+    "GUNICORN_CMD_ARGS say.",
+)
+@click.option("--behind-proxy", is_flag=True, help="Say that a reverse proxy stands before it.")
+@click.option("--strict", is_flag=True, help="Exit with 1 on warnings, too.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_appcontext
+def doctor(workers: int | None, behind_proxy: bool, strict: bool, as_json: bool) -> None:
+    """Check the limits, the settings and the server, and say what to do.
+
+    Exits with 1 if there are errors.
+    """
+    states = limiters()
+    found = list(findings(states, workers or workers_in(os.environ), behind_proxy))
+    errors = sum(finding.level == "error" for finding in found)
+    warnings = sum(finding.level == "warning" for finding in found)
+    if as_json:
+        data = [finding.as_data() for finding in found]
+        print_json({"findings": data, "errors": errors, "warnings": warnings})
+    else:
+        _print(found, several=len(states) > 1)
+        click.echo(f"\n{counted(errors, 'error')}, {counted(warnings, 'warning')}.")
+    if errors or (strict and warnings):
+        raise click.exceptions.Exit(1)
+
+
+def findings(states: Mapping[str, AppState], workers: int, behind_proxy: bool) -> Iterator[Finding]:
+    """Yield everything that is found, the server first: without it, little else matters."""
+    servers = {name: RedisServer.behind(state.store) for name, state in states.items()}
+    for name, state in states.items():
+        server = servers[name]
+        if server is not None:
+            yield from _about(name, server_checks(state, server))
+        yield from _about(name, setting_checks(state, server, workers))
+        yield from _about(name, limit_checks(state))
+    yield from proxy_checks(current_app, servers, behind_proxy)
+    yield from route_checks(states)
+
+
+def _about(limiter: str, found: Iterator[Finding]) -> Iterator[Finding]:
+    for finding in found:
+        yield replace(finding, limiter=limiter)
+
+
+def _print(found: list[Finding], *, several: bool) -> None:
+    rows = []
+    for finding in found:
+        about = f"[{finding.limiter}] " if several and finding.limiter else ""
+        what = f"{about}{finding.what} {finding.advice}".rstrip()
+        rows.append((finding.code, finding.level, what))
+    styles = [_STYLES[finding.level] for finding in found]
+    print_table(Table("", ("code", "level", "finding"), rows, styles=styles))

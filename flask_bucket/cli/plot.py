@@ -1,0 +1,157 @@
+"""Pictures of a simulation: what came and what was refused over time, and how clients peak."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..limits import Limit
+from .logs import Traffic
+from .output import Failure
+from .replay import peak, refused_times
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.ticker import FuncFormatter
+
+#: Bars over the whole time: more than these no one can tell apart.
+_BINS = 120
+#: Lengths that a bar may stand for, in seconds: round ones, so that the axis can be read.
+_LENGTHS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200)
+#: Colours that colour-blind people tell apart (Okabe and Ito).
+_COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+_GREY = "#BBBBBB"
+
+
+def checked_plot(name: str) -> Path:
+    """Return the path of a picture that can be drawn, before a long log is read for it.
+
+    :raises Failure: without matplotlib, and for a format that it does not draw.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+    except ImportError:
+        raise Failure("--plot needs matplotlib: pip install 'flask-bucket[plot]'.", 1) from None
+    path = Path(name)
+    formats = sorted(FigureCanvasAgg.get_supported_filetypes())
+    if path.suffix.lower().removeprefix(".") not in formats:
+        raise Failure(f"--plot: {name} is no picture's name; expected .{', .'.join(formats)}.")
+    if not path.parent.is_dir():
+        raise Failure(f"--plot: there is no directory {path.parent}.")
+    return path
+
+
+def plot(path: Path, traffic: Traffic, limits: Sequence[Limit]) -> None:
+    """Draw sorted traffic, and what limits would have refused of it."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(12, 8), layout="constrained")
+    over_time, peaks = figure.subplots(2, 1)
+    _draw_time(over_time, traffic, limits)
+    _draw_peaks(peaks, traffic, limits)
+    figure.savefig(path, dpi=120)
+
+
+def _draw_time(axes: Axes, traffic: Traffic, limits: Sequence[Limit]) -> None:
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    begin = min(times[0] for times in traffic.times.values())
+    end = max(times[-1] for times in traffic.times.values())
+    length = _length((end - begin) // _BINS + 1)
+    begin -= begin % length
+    count = (end - begin) // length + 1
+    edges = [datetime.fromtimestamp(begin + i * length, UTC) for i in range(count + 1)]
+
+    def binned(times_of_clients: Sequence[array[int]]) -> list[int]:
+        bins = [0] * count
+        for times in times_of_clients:
+            for second in times:
+                bins[(second - begin) // length] += 1
+        return bins
+
+    requests = binned(list(traffic.times.values()))
+    axes.stairs(requests, edges, fill=True, color=_GREY, label="requests")  # type: ignore[arg-type]  # dates are edges too
+    for n, limit in enumerate(limits):
+        refused = binned([refused_times(times, limit)[0] for times in traffic.times.values()])
+        axes.stairs(
+            refused,
+            edges,  # type: ignore[arg-type]
+            color=_COLOURS[n % len(_COLOURS)],
+            linewidth=1.5,
+            label=f"refused by {limit} ({sum(refused):,})",
+        )
+    axes.yaxis.set_major_formatter(_numbers())
+    locator = AutoDateLocator(tz=UTC)  # type: ignore[no-untyped-call]
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))  # type: ignore[no-untyped-call]
+    axes.set_title(f"Requests and refusals: {sum(requests):,} requests")
+    axes.set_xlabel("time (UTC)")
+    axes.set_ylabel(f"requests in each {_period(length)}")
+    axes.set_ylim(bottom=0)
+    _legend(axes)
+
+
+def _draw_peaks(axes: Axes, traffic: Traffic, limits: Sequence[Limit]) -> None:
+    """Draw how many clients each burst would have refused something, one line for each rate."""
+    drawn: dict[Fraction, Counter[int]] = {}
+    highest = 1
+    for n, limit in enumerate(limits):
+        colour = _COLOURS[n % len(_COLOURS)]
+        if limit.rate not in drawn:
+            peaks = Counter(peak(times, limit) for times in traffic.times.values())
+            drawn[limit.rate] = peaks
+            _draw_affected(axes, peaks, colour, f"at the rate of {_rate(limit)}")
+        peaks = drawn[limit.rate]
+        highest = max(highest, limit.capacity, *peaks)
+        affected = sum(count for needed, count in peaks.items() if needed > limit.capacity)
+        label = f"{limit} ({affected:,})"
+        axes.plot(limit.capacity, affected, "o", color=colour, label=label, clip_on=False)
+    axes.set_xscale("log")
+    axes.set_yscale("symlog", linthresh=1)
+    axes.set_xlim(0.9, highest * 1.2)
+    axes.set_ylim(bottom=0)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(_numbers())
+    axes.set_title(
+        f"Client peaks: for how many of {len(traffic.times):,} clients a burst is too small"
+    )
+    axes.set_xlabel("burst")
+    axes.set_ylabel("clients refused something")
+    _legend(axes)
+
+
+def _draw_affected(axes: Axes, peaks: Counter[int], colour: str, label: str) -> None:
+    bursts = sorted(peaks)
+    more = [sum(peaks[b] for b in bursts[i:]) for i in range(len(bursts))]
+    axes.stairs(more, [0.5, *bursts], color=colour, linewidth=1.5, label=label)
+
+
+def _numbers() -> FuncFormatter:
+    from matplotlib.ticker import FuncFormatter
+
+    return FuncFormatter(lambda value, _: f"{value:,.10g}")
+
+
+def _legend(axes: Axes) -> None:
+    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
+
+
+def _rate(limit: Limit) -> str:
+    """Return a limit's text without its burst."""
+    return str(limit).partition(" burst ")[0]
+
+
+def _length(least: int) -> int:
+    return next((length for length in _LENGTHS if length >= least), -(-least // 86_400) * 86_400)
+
+
+def _period(length: int) -> str:
+    for unit, seconds in (("day", 86_400), ("hour", 3600), ("minute", 60), ("second", 1)):
+        if length % seconds == 0:
+            return unit if length == seconds else f"{length // seconds} {unit}s"
+    raise AssertionError

@@ -1,0 +1,185 @@
+"""The checks of ``flask bucket doctor`` that ask the server: codes FB101 to FB109."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..decisions import Charge
+from ..errors import StoreUnavailable
+from ..limits import Limit
+from ..state import AppState
+from ..stores.inspect_redis import Node, RedisServer, innermost
+from .findings import Finding
+
+_OLDEST = {"Redis": (6, 2), "Valkey": (7, 2)}
+
+#: A client and a scope that nobody has: spelled keys hold no exclamation mark.
+_PROBE = "{!doctor}:doctor:probe"
+
+
+def server_checks(state: AppState, server: RedisServer) -> Iterator[Finding]:
+    """Yield what is found at the server, in the order of the codes."""
+    try:
+        seconds = server.round_trip()
+    except StoreUnavailable as error:
+        yield Finding(
+            "FB101",
+            "error",
+            f"The server does not answer: {error.reason}",
+            "Check BUCKET_REDIS_URL, the password, the network, and that the server runs.",
+        )
+    else:
+        yield Finding("FB101", "ok", f"The server answers in {seconds * 1000:.2f} ms.")
+        yield from _round_trip(seconds, state.config.timeout)
+        yield from _nodes(server)
+        yield from _deciding(state)
+        yield from _permissions(state, server)
+    yield from _client(server)
+
+
+def _nodes(server: RedisServer) -> Iterator[Finding]:
+    try:
+        nodes = server.nodes()
+    except StoreUnavailable as error:
+        yield Finding(
+            "FB107",
+            "warning",
+            f"The server does not tell of itself: {error.reason}",
+            "Allow the user INFO and TIME: without them its version, clock, memory and "
+            "persistence are not checked.",
+        )
+        return
+    for node in nodes:
+        yield from _node(node)
+
+
+def _round_trip(seconds: float, timeout: float) -> Iterator[Finding]:
+    if seconds > min(timeout / 4, 0.01):
+        yield Finding(
+            "FB102",
+            "warning",
+            f"A round trip takes {seconds * 1000:.1f} ms, and every limited request waits for one.",
+            f"Move the server closer; with BUCKET_TIMEOUT at {timeout:g} s, a little more is an "
+            "outage.",
+        )
+
+
+def _node(node: Node) -> Iterator[Finding]:
+    yield _version(node)
+    if abs(node.clock_offset) > 1:
+        ahead = "ahead of" if node.clock_offset > 0 else "behind"
+        yield Finding(
+            "FB104",
+            "warning",
+            f"{node.name}: its clock is {abs(node.clock_offset):.1f} s {ahead} this host's.",
+            "The limits hold, since only the server's clock counts; but clients that compare "
+            "X-RateLimit-Reset with their own time are misled. Run NTP on both.",
+        )
+    yield from _eviction(node)
+    yield from _persistence(node)
+
+
+def _version(node: Node) -> Finding:
+    version = ".".join(map(str, node.version))
+    what = f"{node.name} is {node.engine} {version}"
+    if node.version >= _OLDEST[node.engine]:
+        return Finding("FB103", "ok", what + ".")
+    return Finding(
+        "FB103",
+        "error",
+        f"{what}, which is too old.",
+        "Expected Redis 6.2 or Valkey 7.2, or later: upgrade it.",
+    )
+
+
+def _eviction(node: Node) -> Iterator[Finding]:
+    if not node.max_memory or node.eviction is None:
+        return
+    if node.eviction != "noeviction":
+        yield Finding(
+            "FB105",
+            "warning",
+            f"{node.name}: when its memory is full, it evicts keys ({node.eviction}).",
+            "An evicted bucket is a full one: its client's limit starts over. Give the limiter "
+            "a server of its own with maxmemory-policy noeviction, and watch its memory.",
+        )
+    elif node.used_memory > 0.8 * node.max_memory:
+        yield Finding(
+            "FB105",
+            "warning",
+            f"{node.name}: {node.used_memory / node.max_memory:.0%} of its memory is used.",
+            "When it is full, writes fail and BUCKET_ON_ERROR decides. Raise maxmemory.",
+        )
+
+
+def _persistence(node: Node) -> Iterator[Finding]:
+    if not node.log and node.snapshots is False:
+        yield Finding(
+            "FB106",
+            "note",
+            f"{node.name} keeps nothing on disk: after a restart all buckets are full.",
+            "That is often fine. If a long period's limit must survive it, set appendonly yes.",
+        )
+
+
+def _deciding(state: AppState) -> Iterator[Finding]:
+    """Charge a bucket that is nobody's: only so the script's own permissions are tried."""
+    try:
+        innermost(state.store).take([Charge(Limit(1, 1), _probe(state))])
+    except StoreUnavailable as error:
+        yield Finding(
+            "FB107",
+            "error",
+            f"The server answers, but does not decide: {error.reason}",
+            "Allow the user EVALSHA, EVAL, TIME, HMGET, HSET and PEXPIRE on keys that begin with "
+            f"{state.spelling.prefix}: (ACL SETUSER), and see that it can write.",
+        )
+
+
+def _permissions(state: AppState, server: RedisServer) -> Iterator[Finding]:
+    try:
+        forbidden = server.may_not(_probe(state))
+    except StoreUnavailable:
+        return  # just now it did answer; the next run will tell
+    if forbidden:
+        yield Finding(
+            "FB107",
+            "warning",
+            f"The server forbids {', '.join(forbidden)}.",
+            "The limits hold; reset, show and top need these.",
+        )
+
+
+def _probe(state: AppState) -> str:
+    return f"{state.spelling.prefix}:{_PROBE}"
+
+
+def _client(server: RedisServer) -> Iterator[Finding]:
+    try:
+        client = server.client()
+    except StoreUnavailable:
+        return  # that of a cluster connects when it is made; its absence was reported
+    missing = [
+        what
+        for what, seconds in (
+            ("socket_connect_timeout", client.connect_timeout),
+            ("socket_timeout", client.reply_timeout),
+        )
+        if seconds is None
+    ]
+    if missing:
+        yield Finding(
+            "FB108",
+            "error",
+            f"The client has no {' and no '.join(missing)}.",
+            "A server that hangs would hang every request with it. Set them, for instance to "
+            "0.1 s; a client made from BUCKET_REDIS_URL has both.",
+        )
+    if client.retries:
+        yield Finding(
+            "FB109",
+            "warning",
+            f"The client sends a command that failed up to {client.retries} more times.",
+            "A charge whose answer was lost would be charged twice, and an outage takes that "
+            "much longer to be noticed. Use retry=None and retry_on_error=[].",
+        )

@@ -1,0 +1,93 @@
+"""``flask bucket top``: the emptiest buckets, once or as a live view."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime
+from heapq import nsmallest
+
+import click
+from flask.cli import with_appcontext
+
+from ..state import AppState
+from .buckets import Bucket, server_of, stored
+from .clients import bucket_table, reachable
+from .output import Table, plain_table, print_json, print_table, rich_table, wants_colours
+from .states import limiters
+
+
+@click.command()
+@click.option(
+    "-n", "count", type=click.IntRange(min=1), default=20, show_default=True, help="How many."
+)
+@click.option("--watch", is_flag=True, help="Look again and again, until Ctrl-C.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.1),
+    default=2.0,
+    show_default=True,
+    help="With --watch: seconds between looks. Each reads every bucket.",
+)
+@click.option("--limiter", metavar="NAME", help="Only this Limiter; by default all.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_appcontext
+def top(count: int, watch: bool, interval: float, limiter: str | None, as_json: bool) -> None:
+    """Show the emptiest buckets of all clients."""
+    states = limiters(limiter)
+
+    def look() -> list[Bucket]:
+        return emptiest(states, count)
+
+    with reachable():
+        for name, state in states.items():
+            server_of(name, state)
+        if watch:
+            _watch(look, interval, as_json)
+        elif as_json:
+            print_json(_as_data(look()))
+        else:
+            print_table(_table(look()))
+
+
+def emptiest(states: dict[str, AppState], count: int) -> list[Bucket]:
+    """Return the buckets with the smallest part of their tokens left, the emptiest first."""
+    everything = (
+        bucket
+        for name, state in states.items()
+        for bucket in stored(name, state)
+        if bucket.fill < 1 or bucket.limit is None
+    )
+    return nsmallest(count, everything, key=lambda b: (b.fill, b.client, b.scope, b.name))
+
+
+def _as_data(buckets: list[Bucket]) -> dict[str, object]:
+    return {"buckets": [bucket.as_data() for bucket in buckets]}
+
+
+def _table(buckets: list[Bucket]) -> Table:
+    return bucket_table("" if buckets else "All buckets are full.", buckets, with_client=True)
+
+
+def _watch(look: Callable[[], list[Bucket]], interval: float, as_json: bool) -> None:
+    """Show what is found again and again: in place on a terminal, one below the other in a pipe."""
+    try:
+        if wants_colours() and not as_json:
+            _watch_live(look, interval)
+        while True:
+            if as_json:
+                print_json(_as_data(look()))
+            else:
+                click.echo(f"{datetime.now():%H:%M:%S}\n{plain_table(_table(look()))}\n")
+            time.sleep(interval)
+    except KeyboardInterrupt:
+        pass  # this is how it ends
+
+
+def _watch_live(look: Callable[[], list[Bucket]], interval: float) -> None:
+    from rich.live import Live
+
+    with Live(auto_refresh=False, screen=True) as live:
+        while True:
+            live.update(rich_table(_table(look())), refresh=True)
+            time.sleep(interval)

@@ -1,0 +1,1 @@
+"""Metrics of what limits decide, each kind an extra: ``prometheus`` and ``opentelemetry``."""

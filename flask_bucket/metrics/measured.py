@@ -1,0 +1,193 @@
+"""Stores that measure: one counts what was decided, one times the store that decides.
+
+They wrap the stores of an application that is set up: the counting one stands before all others
+and sees what the refusal cache and the outage policy decided, the timing one directly before the
+store that keeps the buckets.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from flask import Flask, has_request_context, request
+
+from ..decisions import Charge, Decision, Outcome
+from ..limits import ConfigError, Limit
+from ..signals import store_recovered, store_unavailable
+from ..state import AppState
+from ..stores.base import Store
+
+#: Below this share of its capacity, a bucket is near its limit.
+NEAR = 0.2
+
+#: Limits that are told apart; functions may return limits with ever new names.
+MOST_LIMITS = 200
+
+#: The limits beyond.
+OTHER = "other"
+
+
+class Instruments(Protocol):
+    """Where measurements go. No argument says who a client is."""
+
+    def decided(self, limiter: str, limit: str, endpoint: str, outcome: str) -> None:
+        """Count a charge: allowed, refused, shadow-refused, refused-from-cache or degraded."""
+
+    def near_limit(self, limiter: str, limit: str, endpoint: str) -> None:
+        """Count an allowed charge that left less than 20% of the bucket."""
+
+    def timed(self, limiter: str, operation: str, seconds: float) -> None:
+        """Note how long the store took, also if it failed."""
+
+    def breaker(self, limiter: str, is_open: bool) -> None:
+        """Note whether the store is taken to be out of reach."""
+
+
+def measure(app: Flask, instruments: Instruments) -> None:
+    """Measure every Limiter that an application has by now.
+
+    :raises ConfigError: if it has none.
+    """
+    states: dict[str, AppState] = app.extensions.get("flask_bucket", {})
+    if not states:
+        raise ConfigError(
+            f"The application {app.name!r} has no Limiter to measure. Call limiter.init_app(app) "
+            "before init_app of its metrics."
+        )
+    for name, state in states.items():
+        state.store = CountingStore(_timed(state.store, instruments, name), instruments, name)
+        instruments.breaker(name, False)
+
+    def unavailable(sender: Flask, limiter: object, **_: object) -> None:
+        instruments.breaker(getattr(limiter, "name", ""), True)
+
+    def recovered(sender: Flask, limiter: object, **_: object) -> None:
+        instruments.breaker(getattr(limiter, "name", ""), False)
+
+    store_unavailable.connect(unavailable, app, weak=False)
+    store_recovered.connect(recovered, app, weak=False)
+
+
+def _timed(store: Store, instruments: Instruments, limiter: str) -> Store:
+    """Return the store with the innermost one timed."""
+    wrapped = getattr(store, "store", None)
+    if wrapped is None:
+        return TimingStore(store, instruments, limiter)
+    store.store = _timed(wrapped, instruments, limiter)  # type: ignore[attr-defined]  # it has one
+    return store
+
+
+class _Around:
+    """A store around another that leaves everything to it."""
+
+    def __init__(self, store: Store, instruments: Instruments, limiter: str) -> None:
+        self.store = store
+        self._instruments, self._limiter = instruments, limiter
+
+    def take(
+        self,
+        charges: Sequence[Charge],
+        held: Sequence[Charge] = (),
+        shadow: Sequence[Charge] = (),
+        now: int | None = None,
+    ) -> Decision:
+        return self.store.take(charges, held, shadow, now)
+
+    def peek(self, charges: Sequence[Charge], now: int | None = None) -> Decision:
+        return self.store.peek(charges, now)
+
+    def settle(self, charges: Sequence[Charge], now: int | None = None) -> None:
+        self.store.settle(charges, now)
+
+    def reset(self, client: str) -> int:
+        return self.store.reset(client)
+
+    def close(self) -> None:
+        self.store.close()
+
+    def __getattr__(self, name: str) -> Any:
+        # What some stores can say beside the protocol, such as which node serves a key.
+        return getattr(self.store, name)
+
+
+class TimingStore(_Around):
+    """Times each call of another store."""
+
+    def take(
+        self,
+        charges: Sequence[Charge],
+        held: Sequence[Charge] = (),
+        shadow: Sequence[Charge] = (),
+        now: int | None = None,
+    ) -> Decision:
+        with self._timing("take"):
+            return self.store.take(charges, held, shadow, now)
+
+    def peek(self, charges: Sequence[Charge], now: int | None = None) -> Decision:
+        with self._timing("peek"):
+            return self.store.peek(charges, now)
+
+    def settle(self, charges: Sequence[Charge], now: int | None = None) -> None:
+        with self._timing("settle"):
+            self.store.settle(charges, now)
+
+    def reset(self, client: str) -> int:
+        with self._timing("reset"):
+            return self.store.reset(client)
+
+    @contextmanager
+    def _timing(self, operation: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._instruments.timed(self._limiter, operation, time.perf_counter() - start)
+
+
+class CountingStore(_Around):
+    """Counts what another store decides when it is charged."""
+
+    def __init__(self, store: Store, instruments: Instruments, limiter: str) -> None:
+        super().__init__(store, instruments, limiter)
+        self._limits: set[str] = set()
+
+    def take(
+        self,
+        charges: Sequence[Charge],
+        held: Sequence[Charge] = (),
+        shadow: Sequence[Charge] = (),
+        now: int | None = None,
+    ) -> Decision:
+        decision = self.store.take(charges, held, shadow, now)
+        endpoint = (request.endpoint if has_request_context() else None) or ""
+        if decision.degraded:
+            for charge in (*charges, *shadow):
+                self._count(charge.limit, endpoint, "degraded")
+        else:
+            for outcome in decision.outcomes:
+                self._count_outcome(decision, outcome, endpoint)
+        return decision
+
+    def _count_outcome(self, decision: Decision, outcome: Outcome, endpoint: str) -> None:
+        if not outcome.allowed:
+            cached = getattr(decision, "cached", False)
+            refused = "refused-from-cache" if cached else "refused"
+            self._count(outcome.limit, endpoint, "shadow-refused" if outcome.shadow else refused)
+        elif decision.allowed:  # or nothing was taken, although there was enough
+            self._count(outcome.limit, endpoint, "allowed")
+            if outcome.remaining < NEAR * outcome.limit.capacity:
+                self._instruments.near_limit(self._limiter, self._label(outcome.limit), endpoint)
+
+    def _count(self, limit: Limit, endpoint: str, outcome: str) -> None:
+        self._instruments.decided(self._limiter, self._label(limit), endpoint, outcome)
+
+    def _label(self, limit: Limit) -> str:
+        if limit.name in self._limits:
+            return limit.name
+        if len(self._limits) >= MOST_LIMITS:
+            return OTHER
+        self._limits.add(limit.name)
+        return limit.name

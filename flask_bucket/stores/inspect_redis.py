@@ -1,0 +1,272 @@
+"""Inspection: what the people who run it ask of the server, beside its deciding requests.
+
+Apart from ``redis.py``, the only module that knows Redis, so that the module on every request's
+way holds nothing that no request needs. One class is all that the commands see of the server. It
+works on a cluster as well: keys are looked for on every primary, and none is touched together
+with another.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import redis
+from redis.exceptions import (
+    NoPermissionError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+)
+
+from ..bucket import State
+from ..errors import StoreUnavailable
+from ..limits import SECOND
+from .base import Store
+from .redis import RedisStore
+
+#: Keys asked for in one round trip. With SCAN, a hint.
+_BATCH = 1000
+
+
+def innermost(store: Store) -> Store:
+    """Return the store that keeps the buckets, of stores that wrap one another."""
+    while (wrapped := getattr(store, "store", None)) is not None:
+        store = wrapped
+    return store
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What one server says of itself. None stands for what it would not say."""
+
+    name: str
+    engine: str
+    version: tuple[int, ...]
+    #: How far its clock is ahead of ours, in seconds.
+    clock_offset: float
+    #: Bytes that it may use and uses; 0 for no bound.
+    max_memory: int | None
+    used_memory: int
+    #: What it does when memory is full, such as "noeviction".
+    eviction: str | None
+    #: Whether it writes snapshots, and whether it writes a log of commands.
+    snapshots: bool | None
+    log: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """How the client library was told to connect."""
+
+    #: Seconds to connect, and to wait for each reply; None is for ever.
+    connect_timeout: float | None
+    reply_timeout: float | None
+    #: How often a command that failed is sent again.
+    retries: int
+
+
+class RedisServer:
+    """The server, or the cluster, behind a store; asked through the store's own client.
+
+    Every method raises StoreUnavailable if there is no answer.
+    """
+
+    def __init__(self, store: RedisStore) -> None:
+        self._store = store
+
+    @classmethod
+    def behind(cls, store: Store) -> RedisServer | None:
+        """Return the server that keeps a store's buckets; None if they are in this process."""
+        kept = innermost(store)
+        return cls(kept) if isinstance(kept, RedisStore) else None
+
+    @property
+    def _redis(self) -> Any:
+        return self._store.client  # that of a cluster connects when it is made
+
+    def clock(self) -> int:
+        """Return the server's time in microseconds."""
+        with _translated():
+            return _now(self._primaries()[0])
+
+    def round_trip(self, tries: int = 5) -> float:
+        """Return the seconds that a call takes: the median, the first connects."""
+        with _translated():
+            self._redis.ping()
+            times = []
+            for _ in range(tries):
+                start = time.perf_counter()
+                self._redis.ping()
+                times.append(time.perf_counter() - start)
+        return sorted(times)[tries // 2]
+
+    def buckets(self, client: str | None = None) -> Iterator[tuple[str, State]]:
+        """Yield the buckets with the store's prefix and their keys, in no order.
+
+        :param client: only this client's, spelled as in its keys.
+        """
+        with _translated():
+            for keys in _batches(self._keys(client)):
+                with self._redis.pipeline(transaction=False) as pipe:
+                    for key in keys:
+                        pipe.hmget(key, "tokens", "last_refill", "scale")
+                    replies = pipe.execute(raise_on_error=False)
+                yield from _states(keys, replies)
+
+    def forget(self) -> int:
+        """Remove everything under the store's prefix, and return how much there was.
+
+        Waits for no other key: SCAN goes through them in small steps, and UNLINK frees memory in
+        the background.
+        """
+        removed = 0
+        with _translated():
+            for keys in _batches(self._keys()):
+                with self._redis.pipeline(transaction=False) as pipe:
+                    for key in keys:
+                        pipe.unlink(key)
+                    removed += sum(pipe.execute())
+        return removed
+
+    def may_not(self, probe: str) -> list[str]:
+        """Return the commands that the commands here need, and the server's ACL forbids.
+
+        :param probe: a key that is nobody's.
+        """
+        forbidden = []
+        with _translated():
+            for name, arguments in (
+                ("SCAN", (0, "MATCH", _literal(probe))),
+                ("UNLINK", (probe,)),
+                ("HMGET", (probe, "tokens")),
+            ):
+                try:
+                    for node in self._primaries() if name == "SCAN" else [self._redis]:
+                        node.execute_command(name, *arguments)
+                except NoPermissionError:
+                    forbidden.append(name)
+                except ResponseError:
+                    continue  # it may, and something else is wrong: a replica, full memory
+        return forbidden
+
+    def nodes(self) -> list[Node]:
+        """Return what each server that holds buckets says of itself."""
+        with _translated():
+            return [_node(node) for node in self._primaries()]
+
+    def client(self) -> Client:
+        """Return how the client was told to connect."""
+        with _translated():
+            client = self._redis
+        if self._is_cluster():
+            settings, retry = client.get_connection_kwargs(), client.retry
+            if self._store._link.node is not None:
+                retry = None  # charges take a way of their own, and this client is for the rest
+            known = ("socket_timeout", "socket_connect_timeout")
+            timeouts = {name: settings[name] for name in known if name in settings}
+            connection = redis.Connection(**timeouts)  # type: ignore[no-untyped-call]
+        else:
+            pool = client.connection_pool
+            connection = pool.connection_class(**pool.connection_kwargs)
+            retry = connection.retry
+        return Client(
+            connection.socket_connect_timeout,
+            connection.socket_timeout,
+            0 if retry is None else int(retry._retries),
+        )
+
+    def _keys(self, client: str | None = None) -> Iterator[str]:
+        head = f"{self._store.key_prefix}:{{" + ("" if client is None else f"{client}}}:")
+        for node in self._primaries():
+            for key in node.scan_iter(match=_literal(head) + "*", count=_BATCH):
+                # A pattern finds what it should; but what is removed here is gone for good.
+                if (text := _text(key)).startswith(head):
+                    yield text
+
+    def _is_cluster(self) -> bool:
+        return isinstance(self._redis, redis.RedisCluster)
+
+    def _primaries(self) -> Sequence[Any]:
+        if not self._is_cluster():
+            return [self._redis]
+        return [self._redis.get_redis_connection(node) for node in self._redis.get_primaries()]
+
+
+def _node(node: Any) -> Node:
+    info = {_text(name): value for name, value in node.info().items()}
+    start = time.time()
+    clock = _now(node) / SECOND
+    offset = clock - (start + time.time()) / 2
+    is_valkey = "valkey_version" in info or info.get("server_name") == "valkey"
+    version = str(info.get("valkey_version" if is_valkey else "redis_version", "0"))
+    save = _setting(node, "save")
+    place = node.connection_pool.connection_kwargs
+    # Of a primary that sentinels named, only itself knows where it is.
+    port = place.get("port") or info.get("tcp_port")
+    return Node(
+        name=place.get("path") or f"{place.get('host', 'primary')}:{port}",
+        engine="Valkey" if is_valkey else "Redis",
+        version=tuple(int(part) for part in re.findall(r"\d+", version)),
+        clock_offset=offset,
+        max_memory=info.get("maxmemory"),
+        used_memory=info.get("used_memory", 0),
+        eviction=info.get("maxmemory_policy"),
+        snapshots=None if save is None else bool(save),
+        log=bool(info.get("aof_enabled")),
+    )
+
+
+def _setting(node: Any, name: str) -> str | None:
+    """Return a setting, or None where asking for it is forbidden, as hosted servers do."""
+    try:
+        found = {_text(key): _text(value) for key, value in node.config_get(name).items()}
+    except (NoPermissionError, ResponseError):
+        return None
+    return found.get(name)
+
+
+def _now(node: Any) -> int:
+    seconds, microseconds = node.time()
+    return int(seconds) * SECOND + int(microseconds)
+
+
+def _states(keys: Iterable[str], replies: Iterable[Any]) -> Iterator[tuple[str, State]]:
+    for key, reply in zip(keys, replies, strict=True):
+        if isinstance(reply, ResponseError):
+            continue  # not a bucket: the limiter says so in the log
+        if isinstance(reply, RedisError):
+            raise reply
+        try:
+            yield key, State(*(int(field) for field in reply))
+        except TypeError:
+            continue  # it expired in between
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Raise what the client library raises as StoreUnavailable."""
+    try:
+        yield
+    except (RedisError, RedisClusterException, OSError) as error:
+        raise StoreUnavailable(f"{type(error).__name__}: {error}") from error
+
+
+def _literal(text: str) -> str:
+    """Escape what SCAN's patterns would read as a wildcard."""
+    return re.sub(r"([*?\[\]\\^-])", r"\\\1", text)
+
+
+def _text(value: Any) -> str:
+    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else str(value)
+
+
+def _batches(keys: Iterable[str]) -> Iterator[list[str]]:
+    iterator = iter(keys)
+    while batch := list(islice(iterator, _BATCH)):
+        yield batch

@@ -1,0 +1,264 @@
+"""``show``, ``reset`` and ``top``: buckets looked at and let go, on real servers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+import redis
+from flask import Flask
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from flask_bucket import Limiter
+from tests.cli.conftest import get, run_in
+from tests.servers import ENGINES, Cluster, Sentinel, Server
+
+
+def test_a_clients_buckets_are_shown_as_they_stand(app: Flask) -> None:
+    get(app, "/search", 3)
+    said = run_in(app)("show", "203.0.113.7", "--json")
+    (bucket,) = said.data["buckets"]
+    assert bucket["tokens"] == 2
+    assert (bucket["limit"], bucket["capacity"], bucket["scope"]) == ("5/minute", 5, "search")
+    assert 11 < bucket["next_in"] <= 12
+    assert 35 < bucket["full_in"] <= 36
+
+
+def test_people_see_a_table(app: Flask) -> None:
+    get(app, "/search", 3)
+    columns = ["SCOPE", "LIMIT", "TOKENS", "CAPACITY"]
+    heading, row = run_in(app)("show", "203.0.113.7").out.splitlines()
+    assert heading.split() == [*columns, "NEXT", "TOKEN", "IN", "FULL", "IN"]
+    assert row.split()[:4] == ["search", "5/minute", "2", "5"]
+
+
+def test_of_other_clients_nothing_is_shown(app: Flask) -> None:
+    get(app, "/search", address="203.0.113.77")
+    said = run_in(app)("show", "203.0.113.7")
+    assert (said.code, said.out) == (
+        0,
+        "No bucket of 203.0.113.7 is stored: all of them are full.\n",
+    )
+
+
+def test_an_address_is_shown_with_its_network(app: Flask) -> None:
+    get(app, "/search", address="2001:db8::1")
+    assert len(run_in(app)("show", "2001:db8::2", "--json").data["buckets"]) == 1
+
+
+def test_a_secret_does_not_hide_a_client_from_those_who_have_it(app: Flask, valkey: Server) -> None:
+    secret = Flask(__name__)
+    secret.config.update(BUCKET_REDIS_URL=valkey.url, BUCKET_KEY_SECRET="s", BUCKET_TIMEOUT=5)
+    Limiter(secret, application_limits="5/minute")
+    get(secret, "/")
+    assert len(run_in(secret)("show", "203.0.113.7", "--json").data["buckets"]) == 1
+    assert "203" not in run_in(secret)("top").out
+
+
+def test_a_bucket_that_no_rule_names_is_shown_with_what_is_known(app: Flask) -> None:
+    limiter = Limiter(app, name="mail")
+    with app.app_context():
+        limiter.consume("5/hour", "alice", 2)
+    (bucket,) = run_in(app)("show", "alice", "--json").data["buckets"]
+    assert (bucket["limiter"], bucket["tokens"], bucket["limit"]) == ("mail", 3, None)
+    assert "not a rule's" in run_in(app)("show", "alice").out
+
+
+def test_a_debt_is_shown_as_one(app: Flask) -> None:
+    limiter = Limiter(app, name="tokens")
+
+    @app.get("/ask")
+    @limiter.limit("5/minute")
+    def ask() -> str:
+        limiter.settle(8)
+        return ""
+
+    get(app, "/ask")
+    (bucket,) = run_in(app)("show", "203.0.113.7", "--json").data["buckets"]
+    assert bucket["tokens"] == -3
+    assert 47 < bucket["next_in"] <= 48
+
+
+def test_resetting_a_client_fills_its_buckets_and_no_others(app: Flask) -> None:
+    for address in ("203.0.113.7", "203.0.113.8"):
+        assert get(app, "/search", 6, address)[-1] == 429
+    said = run_in(app)("reset", "203.0.113.7")
+    assert (said.code, said.out) == (0, "Forgot 1 bucket.\n")
+    assert get(app, "/search", address="203.0.113.8") == [429]
+    shown = run_in(app)("show", "203.0.113.7", "--json").data
+    assert shown["buckets"] == []
+
+
+def test_several_limiters_are_looked_at_together_or_one_by_one(app: Flask) -> None:
+    Limiter(app, name="api", application_limits="9/minute")
+    get(app, "/search")
+    run = run_in(app)
+    both = run("show", "203.0.113.7", "--json").data["buckets"]
+    assert [bucket["limiter"] for bucket in both] == ["api", "bucket"]
+    assert run("reset", "203.0.113.7", "--limiter", "api", "--json").data["forgotten"] == 1
+    (left,) = run("show", "203.0.113.7", "--json").data["buckets"]
+    assert left["limiter"] == "bucket"
+    unknown = run("show", "203.0.113.7", "--limiter", "nope")
+    assert (unknown.code, unknown.err.count("\n")) == (2, 1)
+
+
+def test_resetting_all_touches_no_key_of_another_prefix_among_100_000(
+    app: Flask, valkey: Server
+) -> None:
+    near_misses = [b"bucket", b"bucket:", b"bucket:x", b"bucket2:{a}:s:n", b"bucket/api:{a}:s:n"]
+    near_misses += [b"xbucket:{a}:s:n", b"{bucket:{a}:s:n", b"Bucket:{a}:s:n", b"b?cket:{a}:s:n"]
+    with valkey.client() as client:
+        for start in range(0, 100_000, 10_000):
+            client.mset(
+                {f"other:{{{n}}}:search:per-minute": 1 for n in range(start, start + 10_000)}
+            )
+        client.mset(dict.fromkeys(near_misses, 1))
+        others = client.dbsize()
+        for n in range(2_000):
+            client.hset(f"bucket:{{{n}}}:search:per-minute", mapping={"tokens": 0})
+        said = run_in(app)("reset", "--all", "--yes")
+        assert (said.code, said.out) == (0, "Forgot 2,000 buckets.\n")
+        assert client.dbsize() == others
+        assert client.exists(*near_misses) == len(near_misses)
+        assert "cmdstat_keys" not in client.info("commandstats")  # it would stop the server
+
+
+def test_a_prefix_that_reads_like_a_pattern_is_taken_by_the_letter(valkey: Server) -> None:
+    app = Flask(__name__)
+    app.config.update(BUCKET_REDIS_URL=valkey.url, BUCKET_KEY_PREFIX="a.-b", BUCKET_TIMEOUT=5)
+    Limiter(app, application_limits="5/minute")
+    get(app, "/")
+    with valkey.client() as client:
+        client.mset({"axb:{c}:s:n": 1, "a.b:{c}:s:n": 1})
+        assert run_in(app)("reset", "--all", "--yes").out == "Forgot 1 bucket.\n"
+        assert client.dbsize() == 2
+
+
+def test_resetting_all_asks_first(app: Flask) -> None:
+    get(app, "/search")
+    refused = run_in(app)("reset", "--all", stdin="n\n")
+    assert refused.code == 1
+    assert "Forget the buckets of all clients (bucket:{*)?" in refused.err
+    nobody_there = run_in(app)("reset", "--all", stdin="")
+    assert nobody_there.code == 1
+    assert len(run_in(app)("show", "203.0.113.7", "--json").data["buckets"]) == 1
+    assert run_in(app)("reset", "--all", stdin="y\n").out.endswith("Forgot 1 bucket.\n")
+
+
+@pytest.mark.parametrize("arguments", [["reset"], ["reset", "alice", "--all"], ["show"]])
+def test_wrong_arguments_are_one_clear_line(app: Flask, arguments: list[str]) -> None:
+    said = run_in(app)(*arguments)
+    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
+
+
+@pytest.mark.parametrize("url", ["redis://127.0.0.1:1/0", "redis+cluster://127.0.0.1:1"])
+@pytest.mark.parametrize(
+    "arguments", [["show", "a"], ["reset", "a"], ["reset", "--all", "--yes"], ["top"]]
+)
+def test_a_server_out_of_reach_is_one_clear_line(arguments: list[str], url: str) -> None:
+    app = Flask(__name__)
+    app.config["BUCKET_REDIS_URL"] = url
+    Limiter(app)
+    said = run_in(app)(*arguments)
+    assert (said.code, said.out, said.err.count("\n")) == (1, "", 1)
+    assert "out of reach" in said.err
+
+
+@pytest.mark.parametrize("arguments", [["show", "a"], ["reset", "a"], ["reset", "--all"], ["top"]])
+def test_buckets_in_the_workers_memory_are_said_to_be_there(arguments: list[str]) -> None:
+    app = Flask(__name__)
+    Limiter(app)
+    said = run_in(app)(*arguments)
+    assert (said.code, said.err.count("\n")) == (1, 1)
+    assert "in the memory of the processes" in said.err
+
+
+def test_the_emptiest_buckets_come_first(app: Flask) -> None:
+    for times, address in ((1, "203.0.113.1"), (5, "203.0.113.2"), (3, "203.0.113.3")):
+        get(app, "/search", times, address)
+    buckets = run_in(app)("top", "-n", 2, "--json").data["buckets"]
+    assert [(b["client"], b["tokens"]) for b in buckets] == [("203.0.113.2", 0), ("203.0.113.3", 2)]
+    assert run_in(app)("top").out.splitlines()[1].split()[0] == "203.0.113.2"
+
+
+def test_keys_that_are_no_buckets_are_passed_over(app: Flask, valkey: Server) -> None:
+    with valkey.client() as client:
+        client.set("bucket:{a}:search:per-minute", "text")
+        client.hset("bucket:{b}:search:per-minute", "colour", "red")
+    assert run_in(app)("top", "--json").data["buckets"] == []
+
+
+def test_watching_looks_again_until_it_is_stopped(
+    app: Flask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get(app, "/search", 5)
+    naps: list[float] = []
+
+    def nap(seconds: float) -> None:
+        naps.append(seconds)
+        if len(naps) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", nap)
+    said = run_in(app)("top", "--watch", "--interval", 0.5)
+    assert (said.code, naps) == (0, [0.5] * 3)
+    assert said.out.count("203.0.113.7") == 3
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    """Three nodes that share the slots."""
+    cluster = Cluster(ENGINES["valkey"]())
+    try:
+        yield cluster.start()
+    finally:
+        cluster.stop()
+
+
+def test_everything_works_on_a_cluster(cluster: Cluster) -> None:
+    app = Flask(__name__)
+    client = redis.RedisCluster(
+        host="127.0.0.1",
+        port=cluster.nodes[0].port,
+        socket_timeout=5,
+        socket_connect_timeout=5,
+        retry=Retry(NoBackoff(), 0),
+    )
+    Limiter(app, application_limits="5/minute", redis=client)
+    for n in range(20):
+        get(app, "/", 1 + n % 5, f"203.0.113.{n}")
+    client.set("other:{a}:s:n", 1)
+    client.set("other:{b}:s:n", 1)
+    run = run_in(app)
+    assert [b["tokens"] for b in run("top", "-n", 5, "--json").data["buckets"]] == [0, 0, 0, 0, 1]
+    assert run("show", "203.0.113.4", "--json").data["buckets"][0]["tokens"] == 0
+    assert run("reset", "203.0.113.4", "--json").data["forgotten"] == 1
+    by_url = Flask(__name__)
+    by_url.config["BUCKET_REDIS_URL"] = cluster.url
+    Limiter(by_url, application_limits="5/minute")
+    for doctor in (run("doctor", "--json"), run_in(by_url)("doctor", "--json")):
+        assert doctor.code == 0
+        found = [finding["code"] for finding in doctor.data["findings"]]
+        assert found.count("FB103") == 3
+        assert not {"FB107", "FB108", "FB109"} & set(found)
+    assert run("reset", "--all", "--yes", "--json").data["forgotten"] == 19
+    assert client.exists("other:{a}:s:n", "other:{b}:s:n") == 2
+    client.close()
+
+
+def test_everything_works_where_sentinels_say_who_is_the_primary(own_server: Server) -> None:
+    sentinel = Sentinel(ENGINES["valkey"](), own_server).start()
+    try:
+        app = Flask(__name__)
+        app.config["BUCKET_REDIS_URL"] = f"redis+sentinel://127.0.0.1:{sentinel.port}/buckets/0"
+        Limiter(app, application_limits="5/minute")
+        get(app, "/", 2)
+        run = run_in(app)
+        assert run("doctor").code == 0
+        assert run("show", "203.0.113.7", "--json").data["buckets"][0]["tokens"] == 3
+        assert run("top", "--json").data["buckets"][0]["tokens"] == 3
+        assert run("reset", "--all", "--yes").out == "Forgot 1 bucket.\n"
+    finally:
+        sentinel.stop()

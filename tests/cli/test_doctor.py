@@ -1,0 +1,335 @@
+"""``flask bucket doctor``: finds each planted fault, and nothing where all is well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+from flask import Flask
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+from werkzeug.middleware.proxy_fix import ProxyFix
+
+from flask_bucket import Limiter
+from flask_bucket.cli.app_checks import workers_in
+from flask_bucket.cli.server_checks import _node, _round_trip
+from flask_bucket.stores.inspect_redis import Node
+from tests.cli.conftest import Said, get, run_in
+from tests.servers import Server
+
+
+def healthy(valkey: Server, **config: Any) -> Flask:
+    app = Flask(__name__, static_folder=None)
+    app.config.update({"BUCKET_REDIS_URL": valkey.url, "BUCKET_TIMEOUT": 1, **config})
+    Limiter(app, application_limits="5/second burst 20")
+    return app
+
+
+def codes(said: Said, *levels: str) -> list[str]:
+    levels = levels or ("warning", "error")
+    return [f["code"] for f in said.data["findings"] if f["level"] in levels]
+
+
+def examine(app: Flask, *arguments: object) -> Said:
+    return run_in(app)("doctor", "--json", *arguments)
+
+
+def test_where_all_is_well_nothing_is_found(valkey: Server) -> None:
+    said = examine(healthy(valkey))
+    assert (said.code, codes(said)) == (0, [])
+    assert codes(said, "ok") == ["FB101", "FB103"]
+
+
+def test_looking_leaves_nothing_behind(valkey: Server) -> None:
+    examine(healthy(valkey))
+    with valkey.client() as client:
+        assert client.dbsize() == 0
+
+
+def test_people_read_what_to_do(valkey: Server) -> None:
+    app = healthy(valkey, BUCKET_ENABLED=False)
+    said = run_in(app)("doctor")
+    assert said.code == 0
+    assert "FB203  warning  BUCKET_ENABLED is False: no limit holds. Set it to True." in said.out
+    assert said.out.endswith("\n0 errors, 1 warning.\n")
+    assert run_in(app)("doctor", "--strict").code == 1
+
+
+@pytest.mark.parametrize("url", ["redis://127.0.0.1:1/0", "redis+cluster://127.0.0.1:1"])
+def test_a_server_that_does_not_answer(url: str, valkey: Server) -> None:
+    app = healthy(valkey, BUCKET_REDIS_URL=url)
+    said = examine(app)
+    assert (said.code, codes(said)) == (1, ["FB101"])
+
+
+def test_a_server_far_away() -> None:
+    assert [f.code for f in _round_trip(0.02, timeout=0.1)] == ["FB102"]
+    assert [f.code for f in _round_trip(0.004, timeout=0.01)] == ["FB102"]
+    assert not list(_round_trip(0.001, timeout=0.1))
+
+
+def node(**changes: Any) -> Node:
+    facts: dict[str, Any] = {
+        "name": "127.0.0.1:6379",
+        "engine": "Redis",
+        "version": (7, 2, 4),
+        "clock_offset": 0.01,
+        "max_memory": 0,
+        "used_memory": 1,
+        "eviction": "noeviction",
+        "snapshots": True,
+        "log": False,
+    }
+    return Node(**(facts | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"version": (6, 0, 16)}, "FB103"),
+        ({"engine": "Valkey", "version": (7, 1)}, "FB103"),
+        ({"clock_offset": 3.0}, "FB104"),
+        ({"clock_offset": -3.0}, "FB104"),
+        ({"max_memory": 10, "eviction": "allkeys-lru"}, "FB105"),
+        ({"max_memory": 10, "eviction": "volatile-ttl"}, "FB105"),
+        ({"max_memory": 10, "used_memory": 9}, "FB105"),
+        ({"snapshots": False}, "FB106"),
+    ],
+)
+def test_each_fault_of_a_server(changes: dict[str, Any], code: str) -> None:
+    assert [f.code for f in _node(node(**changes)) if f.level != "ok"] == [code]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"version": (6, 2, 0)},
+        {"engine": "Valkey", "version": (9, 1, 0)},
+        {"clock_offset": -0.9},
+        {"max_memory": 0, "eviction": "allkeys-lru"},
+        {"max_memory": None, "eviction": None, "snapshots": None},
+        {"log": True, "snapshots": False},
+    ],
+)
+def test_what_is_no_fault_of_a_server(changes: dict[str, Any]) -> None:
+    assert not [f.code for f in _node(node(**changes)) if f.level != "ok"]
+
+
+def test_every_engine_tells_of_itself(server: Server) -> None:
+    with server.client() as client:
+        client.config_set("maxmemory", "500mb")
+        client.config_set("maxmemory-policy", "allkeys-lru")
+    try:
+        assert codes(examine(healthy(server))) == ["FB105"]
+    finally:
+        with server.client() as client:
+            client.config_set("maxmemory", "0")
+            client.config_set("maxmemory-policy", "noeviction")
+
+
+@pytest.fixture
+def user(valkey: Server) -> Iterator[str]:
+    """A user of the server that may do nothing yet; the URL to come as it."""
+    with valkey.client() as client:
+        client.execute_command("ACL", "SETUSER", "app", "on", ">secret", "~bucket:*", "-@all")
+        yield f"redis://app:secret@127.0.0.1:{valkey.port}/0"
+        client.execute_command("ACL", "DELUSER", "app")
+
+
+def allow(valkey: Server, *rules: str) -> None:
+    with valkey.client() as client:
+        client.execute_command("ACL", "SETUSER", "app", "+ping", *rules)
+
+
+def test_a_user_who_may_not_decide(valkey: Server, user: str) -> None:
+    allow(valkey, "+info", "+time", "+config", "+scan", "+unlink", "+hmget", "+evalsha", "+eval")
+    said = examine(healthy(valkey, BUCKET_REDIS_URL=user))
+    assert (said.code, codes(said)) == (1, ["FB107"])
+
+
+def test_a_user_who_may_decide_and_no_more(valkey: Server, user: str) -> None:
+    allow(valkey, "+evalsha", "+eval", "+time", "+hmget", "+hset", "+pexpire")
+    app = healthy(valkey, BUCKET_REDIS_URL=user)
+    said = examine(app)
+    assert (said.code, codes(said)) == (0, ["FB107", "FB107"])
+    assert "SCAN, UNLINK" in said.data["findings"][2]["what"]
+    refused = run_in(app)("top")
+    assert (refused.code, refused.err.count("\n")) == (1, 1)
+
+
+def test_a_server_that_may_not_be_written_to(own_server: Server) -> None:
+    with own_server.client() as client:
+        client.execute_command("REPLICAOF", "127.0.0.1", "1")
+    said = examine(healthy(own_server))
+    assert (said.code, codes(said)) == (1, ["FB107"])
+    assert "ReadOnly" in said.out
+
+
+def test_a_server_whose_memory_is_full(own_server: Server) -> None:
+    with own_server.client() as client:
+        client.config_set("maxmemory", "100kb")
+    said = examine(healthy(own_server))
+    assert (said.code, codes(said)) == (1, ["FB105", "FB107"])
+
+
+def test_a_server_that_hangs(own_server: Server) -> None:
+    app = healthy(own_server, BUCKET_TIMEOUT=0.1)
+    own_server.freeze()
+    try:
+        assert codes(examine(app)) == ["FB101"]
+    finally:
+        own_server.thaw()
+
+
+def test_a_client_without_timeouts(valkey: Server) -> None:
+    client = redis.Redis(
+        port=valkey.port,
+        socket_timeout=None,
+        socket_connect_timeout=None,
+        retry=Retry(NoBackoff(), 0),
+    )
+    app = Flask(__name__, static_folder=None)
+    Limiter(app, redis=client, application_limits="5/minute")
+    said = examine(app)
+    assert (said.code, codes(said)) == (1, ["FB108"])
+    client.close()
+
+
+def test_a_client_that_retries(valkey: Server) -> None:
+    client = redis.Redis(
+        port=valkey.port,
+        socket_timeout=1,
+        socket_connect_timeout=1,
+        retry=Retry(NoBackoff(), 3),
+    )
+    app = Flask(__name__, static_folder=None)
+    Limiter(app, redis=client, application_limits="5/minute")
+    said = examine(app)
+    assert (said.code, codes(said)) == (0, ["FB109"])
+    assert "3 more times" in said.out
+    client.close()
+
+
+def in_process() -> Flask:
+    app = Flask(__name__, static_folder=None)
+    Limiter(app, application_limits="5/minute")
+    return app
+
+
+def test_buckets_in_each_process_are_a_warning_and_with_several_workers_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("WEB_CONCURRENCY", raising=False)
+    monkeypatch.delenv("GUNICORN_CMD_ARGS", raising=False)
+    app = in_process()
+    assert (examine(app).code, codes(examine(app), "warning")) == (0, ["FB201"])
+    assert (examine(app, "--workers", 4).code, codes(examine(app, "--workers", 4), "error")) == (
+        1,
+        ["FB201"],
+    )
+    monkeypatch.setenv("WEB_CONCURRENCY", "2")
+    assert codes(examine(app), "error") == ["FB201"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "workers"),
+    [
+        ({}, 1),
+        ({"WEB_CONCURRENCY": "3"}, 3),
+        ({"WEB_CONCURRENCY": "many"}, 1),
+        ({"GUNICORN_CMD_ARGS": "--bind :80 -w 5"}, 5),
+        ({"GUNICORN_CMD_ARGS": "--workers=6", "WEB_CONCURRENCY": "3"}, 6),
+        ({"GUNICORN_CMD_ARGS": "--worker-class gthread"}, 1),
+    ],
+)
+def test_the_number_of_workers_is_read_from_the_environment(
+    environment: dict[str, str], workers: int
+) -> None:
+    assert workers_in(environment) == workers
+
+
+def test_a_proxy_that_is_taken_for_all_clients(valkey: Server) -> None:
+    app = healthy(valkey)
+    get(app, "/", address="10.0.0.1")
+    assert codes(examine(app)) == ["FB202"]
+    get(app, "/", address="203.0.113.7")
+    assert codes(examine(app)) == []
+
+
+def test_a_proxy_that_is_said_to_be_there(valkey: Server) -> None:
+    app = healthy(valkey)
+    said = examine(app, "--behind-proxy")
+    assert (said.code, codes(said)) == (1, ["FB202"])
+    app.wsgi_app = ProxyFix(app.wsgi_app)  # type: ignore[method-assign]
+    assert examine(app, "--behind-proxy").code == 0
+
+
+def test_proxy_fix_is_found_under_other_middleware(valkey: Server) -> None:
+    class Middleware:
+        def __init__(self, application: Any) -> None:
+            self.application = application
+
+    app = healthy(valkey)
+    app.wsgi_app = Middleware(ProxyFix(app.wsgi_app))  # type: ignore[assignment,method-assign]
+    assert examine(app, "--behind-proxy").code == 0
+
+
+def test_limits_that_are_switched_off(valkey: Server) -> None:
+    assert codes(examine(healthy(valkey, BUCKET_ENABLED=False))) == ["FB203"]
+
+
+def test_limits_that_only_report(valkey: Server) -> None:
+    said = examine(healthy(valkey, BUCKET_DRY_RUN=True))
+    assert (codes(said), codes(said, "note")[-1]) == ([], "FB204")
+
+
+def limited_by(valkey: Server, rule: str, **options: Any) -> Flask:
+    app = Flask(__name__, static_folder=None)
+    app.config.update(BUCKET_REDIS_URL=valkey.url, BUCKET_TIMEOUT=1)
+    limiter = Limiter(app)
+    app.add_url_rule("/report", view_func=limiter.limit(rule, **options)(report))
+    return app
+
+
+def report() -> str:
+    return ""
+
+
+def test_a_limit_that_can_never_be_met(valkey: Server) -> None:
+    said = examine(limited_by(valkey, "5/minute", cost=6))
+    assert (said.code, codes(said)) == (1, ["FB301"])
+    assert "GET /report: a request costs 6" in said.out
+
+
+def test_a_route_without_limits(valkey: Server) -> None:
+    app = limited_by(valkey, "5/minute")
+    app.add_url_rule("/free", "free", report)
+    said = examine(app)
+    assert (said.code, codes(said)) == (0, ["FB302"])
+    assert "GET /free" in said.out
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("5/second", ["FB303"]),
+        ("1/second", ["FB303"]),
+        ("100/second burst 150", ["FB303"]),
+        ("5/second burst 10", []),
+        ("100/minute", []),
+        ("1/minute", []),
+    ],
+)
+def test_a_capacity_too_close_to_the_rate(rule: str, expected: list[str], valkey: Server) -> None:
+    assert codes(examine(limited_by(valkey, rule))) == expected
+
+
+def test_each_limiter_is_examined(valkey: Server) -> None:
+    app = healthy(valkey)
+    Limiter(app, name="api", redis="redis://127.0.0.1:1/0")
+    app.config["BUCKET_REDIS_URL"] = None
+    said = examine(app)
+    about = {f["limiter"] for f in said.data["findings"] if f["code"] == "FB101"}
+    assert about == {"bucket", "api"}

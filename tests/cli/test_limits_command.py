@@ -1,0 +1,136 @@
+"""``flask bucket limits``: every route with what holds for it, and what has nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Flask
+from flask.views import MethodView
+
+from flask_bucket import Limiter, request_header
+from tests.cli.conftest import Said, run_in
+
+
+def busy_app(**config: Any) -> Flask:
+    app = Flask(__name__)
+    app.config.update(config)
+    limiter = Limiter(app, default_limits="100/hour", application_limits="1000/day")
+    api = Limiter(app, name="api")
+    blueprint = Blueprint("shop", __name__, url_prefix="/shop")
+    limiter.limit("50/minute")(blueprint)
+
+    @app.get("/both")
+    @limiter.limit("5/second", key_func=request_header("X-API-Key"), cost=lambda: 2)
+    @api.limit("7/second", methods=["GET"], exempt_when=lambda: False)
+    def both() -> str:
+        return ""
+
+    @app.get("/callable")
+    @limiter.limit(lambda: "5/second")
+    def by_function() -> str:
+        return ""
+
+    @app.route("/dry", methods=["GET", "PUT"])
+    @limiter.limit("9/second", dry_run=True, scope="shared", per_method=True)
+    def dry() -> str:
+        return ""
+
+    @blueprint.get("/cart")
+    def cart() -> str:
+        return ""
+
+    @app.get("/plain")
+    def plain() -> str:
+        return ""
+
+    @app.get("/healthz")
+    @limiter.exempt
+    def healthz() -> str:
+        return ""
+
+    class Item(MethodView):
+        @limiter.limit("3/second")
+        def post(self) -> str:
+            return ""
+
+        def get(self) -> str:
+            return ""
+
+    app.add_url_rule("/item", view_func=Item.as_view("item"))
+    app.register_blueprint(blueprint)
+    return app
+
+
+def found(said: Said) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    assert said.code == 0
+    return {(route["rule"], route["method"]): route["limits"] for route in said.data["routes"]}
+
+
+def test_each_route_is_listed_with_what_holds_and_where_it_comes_from() -> None:
+    limits = found(run_in(busy_app())("limits", "--json"))
+
+    def brief(rule: str, method: str = "GET") -> list[tuple[str, str, str]]:
+        return [(x["limiter"], x["limit"], x["source"]) for x in limits[rule, method]]
+
+    application = ("bucket", "1000/day", "application")
+    assert brief("/both") == [
+        application,
+        ("bucket", "5/second", "view"),
+        ("api", "7/second", "view"),
+    ]
+    assert brief("/shop/cart") == [application, ("bucket", "50/minute", "blueprint")]
+    assert brief("/plain") == [application, ("bucket", "100/hour", "default")]
+    assert brief("/item", "POST") == [application, ("bucket", "3/second", "view")]
+    assert brief("/item", "GET") == [application, ("bucket", "100/hour", "default")]
+    assert brief("/healthz") == []
+    assert brief("(no route)", "*") == [application]
+
+
+def test_keys_costs_and_conditions_are_told() -> None:
+    limits = found(run_in(busy_app())("limits", "--json"))
+    _, ours, other = limits["/both", "GET"]
+    assert ours["key"] == "request_header('X-API-Key')"
+    assert ours["cost"].startswith("lambda in line")
+    assert other["conditions"][0] == "methods GET"
+    assert other["conditions"][1].startswith("exempt when lambda in line")
+    dry = limits["/dry", "PUT"][-1]
+    assert dry["dry_run"] is True
+    assert dry["conditions"] == ["per method", "shared as 'shared'"]
+
+
+def test_a_limit_that_only_a_request_can_tell_is_named_by_its_function() -> None:
+    limits = found(run_in(busy_app())("limits", "--json"))
+    limit = limits["/callable", "GET"][-1]
+    assert limit["limit"].startswith("lambda in line")
+    assert limit["name"] is None
+
+
+def test_routes_without_limits_are_marked_unless_that_is_meant() -> None:
+    app = Flask(__name__)
+    limiter = Limiter(app)
+    app.add_url_rule("/free", "free", lambda: "")
+    app.add_url_rule("/healthz", "healthz", limiter.exempt(lambda: ""))
+    said = run_in(app)("limits")
+    rows = {row.split()[0]: row for row in said.out.splitlines() if row.startswith("/")}
+    assert "NO LIMIT" in rows["/free"]
+    assert "exempt" in rows["/healthz"]
+    assert "exempt" in rows["/static/<path:filename>"]
+    assert "1 route has no limit." in said.out
+
+
+def test_limits_that_are_switched_off_are_said_to_be() -> None:
+    said = run_in(busy_app(BUCKET_ENABLED=False))("limits")
+    assert "None of this holds: BUCKET_ENABLED is False" in said.out
+
+
+def test_a_pipe_gets_plain_text() -> None:
+    said = run_in(busy_app())("limits")
+    assert said.out.isascii()
+    assert "\x1b" not in said.out
+
+
+def test_an_application_without_a_limiter_is_told_so() -> None:
+    said = run_in(Flask(__name__))("limits")
+    assert said.code == 1
+    assert "has no Limiter" in said.err
+    assert said.err.count("\n") == 1

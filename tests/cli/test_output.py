@@ -1,0 +1,144 @@
+"""What the commands print: for people at a terminal, for pipes, for programs."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask import Flask
+
+from flask_bucket.cli import output
+from flask_bucket.cli.output import Table, counted, duration, plain_table, rich_table
+from tests.cli.conftest import line, run_in
+
+TABLE = Table(
+    "Title:",
+    ("client", "tokens"),
+    [("[red]alice", "1,000"), ("b\x1b[1mob", "2")],
+    frozenset(("tokens",)),
+    ("red", ""),
+)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "never"),
+        (0, "now"),
+        (0.0000001, "1 ms"),
+        (0.35, "350 ms"),
+        (0.9996, "1 s"),
+        (1, "1 s"),
+        (4.24, "4.2 s"),
+        (59.96, "1 min"),
+        (60, "1 min"),
+        (200, "3 min 20 s"),
+        (3600, "1 h"),
+        (86_399.9, "1 d"),
+        (90_000, "1 d 1 h"),
+        (90_000_000, "1,041 d 16 h"),
+    ],
+)
+def test_durations_are_said_in_two_units_at_most(seconds: float | None, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_numbers_are_said_with_their_things() -> None:
+    assert counted(1, "bucket") == "1 bucket"
+    assert counted(2000, "bucket") == "2,000 buckets"
+    assert counted(0, "route has", "routes have") == "0 routes have"
+
+
+def test_a_pipe_gets_aligned_columns() -> None:
+    assert plain_table(TABLE) == (
+        "Title:\nCLIENT      TOKENS\n[red]alice   1,000\nb\\x1b[1mob       2"
+    )
+
+
+def test_nothing_that_clients_choose_steers_the_terminal() -> None:
+    rich_console = pytest.importorskip("rich.console")
+    console = rich_console.Console(file=io.StringIO(), force_terminal=True, width=60)
+    console.print(rich_table(TABLE))
+    drawn = console.file.getvalue()
+    assert "[red]alice" in drawn
+    assert "\x1b[1mob" not in drawn
+    assert "\x1b[31m" in drawn  # the row's own style
+
+
+def test_without_rich_a_terminal_gets_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert output.wants_colours()
+    monkeypatch.setitem(sys.modules, "rich", None)
+    assert not output.wants_colours()
+
+
+def at_a_terminal(*arguments: str) -> str:
+    """Run ``flask bucket`` with a terminal for its output."""
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "100"}
+    environment.pop("NO_COLOR", None)
+    command = [sys.executable, "-m", "flask", "bucket", *arguments]
+    process = subprocess.Popen(command, stdout=theirs, stderr=theirs, env=environment)
+    os.close(theirs)
+    seen = b""
+    try:
+        while block := os.read(ours, 65536):
+            seen += block
+    except OSError:
+        pass  # how the end of a terminal is told
+    os.close(ours)
+    assert process.wait(30) == 0
+    return seen.decode()
+
+
+def test_a_terminal_gets_lines_and_colours(write_log: Callable[..., Path]) -> None:
+    pytest.importorskip("rich")
+    seen = at_a_terminal("simulate", str(write_log(*[line()] * 7)), "--limit", "5/minute")
+    assert "─────" in seen
+    assert "\x1b[1m" in seen
+
+
+def test_a_long_log_shows_how_far_it_is(
+    write_log: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = io.StringIO()
+    monkeypatch.setattr(seen, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stderr", seen)
+    module: Any = sys.modules["flask_bucket.cli.simulate"]
+    monkeypatch.setattr(module, "_LONG", 1)
+    with write_log(line()).open("rb") as log, module._progress(log) as advance:
+        advance(30)
+    assert "Reading access.log" in seen.getvalue()
+
+
+def test_an_application_that_is_set_up_wrong_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "wrong.py").write_text(
+        "from flask import Flask\nfrom flask_bucket import Limiter\n"
+        "app = Flask(__name__)\napp.config['BUCKET_TIMEOUT'] = -1\nLimiter(app)\n"
+    )
+    command = [sys.executable, "-m", "flask", "--app", "wrong", "bucket", "limits"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "BUCKET_TIMEOUT" in done.stderr
+
+
+def test_without_an_application_those_that_need_one_say_so(tmp_path: Path) -> None:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("FLASK_")}
+    command = [sys.executable, "-m", "flask", "bucket", "limits"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "--app" in done.stderr
+
+
+def test_an_unknown_command_is_one_clear_line() -> None:
+    said = run_in(Flask(__name__))("frobnicate")
+    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)

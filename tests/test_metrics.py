@@ -1,0 +1,341 @@
+"""Metrics: what is counted, under which labels, and that no label says who a client is."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask import Flask
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from prometheus_client import CollectorRegistry
+
+from flask_bucket import ConfigError, Limit, Limiter, MemoryStore
+from flask_bucket.metrics.measured import MOST_LIMITS
+from flask_bucket.metrics.opentelemetry import OpenTelemetryMetrics
+from flask_bucket.metrics.prometheus import PrometheusMetrics
+from tests.servers import Server, free_port
+
+ADDRESS = "203.0.113.77"
+
+
+class Measured:
+    """An application, and what is measured of it."""
+
+    def __init__(self, app: Flask) -> None:
+        self.app = app
+        self.registry = CollectorRegistry()
+        self.metrics = PrometheusMetrics(app, registry=self.registry)
+
+    def get(self, path: str, times: int = 1) -> list[int]:
+        client = self.app.test_client()
+        environ = {"REMOTE_ADDR": ADDRESS}
+        return [client.get(path, environ_base=environ).status_code for _ in range(times)]
+
+    def decisions(self, limit: str, endpoint: str, outcome: str, limiter: str = "bucket") -> float:
+        return self.value(
+            "flask_bucket_decisions_total",
+            limiter=limiter,
+            limit=limit,
+            endpoint=endpoint,
+            outcome=outcome,
+        )
+
+    def value(self, name: str, **labels: str) -> float:
+        return self.registry.get_sample_value(name, labels) or 0
+
+    def labels(self) -> set[str]:
+        return {
+            value
+            for family in self.registry.collect()
+            for sample in family.samples
+            for value in sample.labels.values()
+        }
+
+
+def make_app(**options: Any) -> tuple[Flask, Limiter]:
+    app = Flask(__name__)
+    return app, Limiter(app, **options)
+
+
+def test_decisions_are_counted_by_limit_endpoint_and_outcome() -> None:
+    app, limiter = make_app(redis=MemoryStore(lambda: 0))
+
+    @app.get("/search")
+    @limiter.limit("3/minute; 9/hour")
+    def search() -> str:
+        return ""
+
+    measured = Measured(app)
+    assert measured.get("/search", 5) == [200, 200, 200, 429, 429]
+    assert measured.decisions("per-minute", "search", "allowed") == 3
+    assert measured.decisions("per-minute", "search", "refused") == 2
+    assert measured.decisions("per-hour", "search", "allowed") == 3
+    assert measured.decisions("per-hour", "search", "refused") == 0
+
+
+def test_what_a_dry_run_would_refuse_is_counted_apart() -> None:
+    app, limiter = make_app()
+    app.add_url_rule("/", "index", limiter.limit("1/hour", dry_run=True)(lambda: ""))
+    measured = Measured(app)
+    assert measured.get("/", 3) == [200] * 3
+    assert measured.decisions("per-hour", "index", "allowed") == 1
+    assert measured.decisions("per-hour", "index", "shadow-refused") == 2
+    assert measured.decisions("per-hour", "index", "refused") == 0
+
+
+def test_a_bucket_with_less_than_a_fifth_left_is_near_its_limit() -> None:
+    app, limiter = make_app(redis=MemoryStore(lambda: 0))
+    app.add_url_rule("/", "index", limiter.limit("10/hour")(lambda: ""))
+    measured = Measured(app)
+    labels = {"limiter": "bucket", "limit": "per-hour", "endpoint": "index"}
+    measured.get("/", 8)  # 2 of 10 are left
+    assert measured.value("flask_bucket_near_limit_total", **labels) == 0
+    measured.get("/", 3)
+    assert measured.value("flask_bucket_near_limit_total", **labels) == 2
+
+
+def test_requests_without_an_endpoint_and_charges_by_hand_are_counted() -> None:
+    app, limiter = make_app(application_limits="9/hour")
+    measured = Measured(app)
+    measured.get("/nowhere")
+    with app.app_context():
+        limiter.consume("9/hour", ADDRESS)
+    assert measured.decisions("per-hour", "", "allowed") == 2
+
+
+def test_the_stores_time_is_measured_and_not_that_of_what_wraps_it(valkey: Server) -> None:
+    app, _ = make_app(redis=valkey.url, application_limits="2/hour")
+    measured = Measured(app)
+    measured.get("/", 2)
+    labels = {"limiter": "bucket", "operation": "take"}
+    assert measured.value("flask_bucket_store_seconds_count", **labels) == 2
+    assert 0 < measured.value("flask_bucket_store_seconds_sum", **labels) < 10
+
+
+def test_refusals_from_the_cache_are_counted_apart(valkey: Server) -> None:
+    app, _ = make_app(redis=valkey.url, application_limits="1/hour")
+    measured = Measured(app)
+    measured.get("/", 4)
+    refused = measured.decisions("per-hour", "", "refused")
+    cached = measured.decisions("per-hour", "", "refused-from-cache")
+    calls = measured.value("flask_bucket_store_seconds_count", limiter="bucket", operation="take")
+    assert (measured.decisions("per-hour", "", "allowed"), refused + cached) == (1, 3)
+    assert calls == 1 + refused  # what the cache refused took no call
+
+
+def test_an_outage_is_seen_by_its_decisions_and_by_the_breaker(own_server: Server) -> None:
+    app, _ = make_app(redis=own_server.url, application_limits="9/hour")
+    app.config["BUCKET_RECOVERY_INTERVAL"] = 0.01
+    measured = Measured(app)
+    measured.get("/")
+    assert measured.value("flask_bucket_breaker_open", limiter="bucket") == 0
+    own_server.kill()
+    assert measured.get("/", 3) == [404] * 3
+    assert measured.decisions("per-hour", "", "degraded") == 3
+    assert measured.value("flask_bucket_breaker_open", limiter="bucket") == 1
+    own_server.start()
+    deadline = time.monotonic() + 10
+    while measured.value("flask_bucket_breaker_open", limiter="bucket"):
+        assert time.monotonic() < deadline
+        measured.get("/")
+
+
+def test_no_label_says_who_a_client_is() -> None:
+    app, limiter = make_app(application_limits="2/hour", key_func=lambda: "alice")
+    app.add_url_rule("/u/<name>", "user", limiter.limit("2/minute")(lambda name: ""))
+    measured = Measured(app)
+    measured.get("/u/bob", 3)
+    assert not [label for label in measured.labels() if re.search(f"alice|bob|{ADDRESS}", label)]
+
+
+def test_labels_are_bounded_however_many_limits_a_function_returns() -> None:
+    app, limiter = make_app()
+    names = iter(range(10_000))
+    rule = limiter.limit(lambda: Limit(9, 1, name=f"n{next(names)}"))
+    app.add_url_rule("/", "index", rule(lambda: ""))
+    measured = Measured(app)
+    measured.get("/", MOST_LIMITS + 50)
+    assert measured.decisions("other", "index", "allowed") == 50
+    assert len(measured.labels()) < MOST_LIMITS + 50
+
+
+def test_each_limiter_is_measured_under_its_name() -> None:
+    app, _ = make_app(application_limits="2/hour")
+    Limiter(app, name="api", application_limits="9/hour")
+    measured = Measured(app)
+    measured.get("/", 3)
+    assert measured.decisions("per-hour", "", "refused", limiter="bucket") == 1
+    # Where the first refuses, the second is not asked.
+    assert measured.decisions("per-hour", "", "allowed", limiter="api") == 2
+
+
+def test_one_object_serves_several_applications() -> None:
+    registry = CollectorRegistry()
+    metrics = PrometheusMetrics(registry=registry)
+    for _ in range(2):
+        app, _limiter = make_app(application_limits="9/hour")
+        metrics.init_app(app)
+        app.test_client().get("/")
+    labels = {"limiter": "bucket", "limit": "per-hour", "endpoint": "", "outcome": "allowed"}
+    assert registry.get_sample_value("flask_bucket_decisions_total", labels) == 2
+
+
+@pytest.mark.parametrize("kind", [PrometheusMetrics, OpenTelemetryMetrics])
+def test_an_application_without_limiters_is_refused(kind: Any) -> None:
+    options = {"registry": CollectorRegistry()} if kind is PrometheusMetrics else {}
+    with pytest.raises(ConfigError, match="no Limiter to measure"):
+        kind(Flask(__name__), **options)
+
+
+@pytest.mark.parametrize(
+    ("module", "needed", "extra"),
+    [
+        ("prometheus", "prometheus_client", "prometheus"),
+        ("opentelemetry", "opentelemetry.metrics", "opentelemetry"),
+    ],
+)
+def test_without_its_library_the_extra_is_named(module: str, needed: str, extra: str) -> None:
+    script = f"import sys; sys.modules[{needed!r}] = None; import flask_bucket.metrics.{module}"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert f"pip install 'flask-bucket[{extra}]'" in done.stderr.splitlines()[-1]
+
+
+def test_the_package_itself_imports_neither() -> None:
+    script = (
+        "import sys, flask_bucket, flask_bucket.metrics, flask_bucket.cli\n"
+        "heavy = {'prometheus_client', 'matplotlib', 'rich', 'pytest'}\n"
+        "heavy |= {'flask_bucket.metrics.opentelemetry'}\n"  # redis-py imports the library
+        "assert not heavy & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.fixture
+def reader() -> Iterator[InMemoryMetricReader]:
+    reader = InMemoryMetricReader()
+    yield reader
+    reader.shutdown()
+
+
+def points(reader: InMemoryMetricReader, name: str) -> list[Any]:
+    data = reader.get_metrics_data()
+    return [
+        point
+        for resource in (data.resource_metrics if data else ())
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        if metric.name == name
+        for point in metric.data.data_points
+    ]
+
+
+def test_opentelemetry_is_told_the_same(reader: InMemoryMetricReader, own_server: Server) -> None:
+    app, _ = make_app(redis=own_server.url, application_limits="2/hour")
+    OpenTelemetryMetrics(app, meter_provider=MeterProvider([reader]))
+    client = app.test_client()
+    for _ in range(3):
+        client.get("/")
+    counted = {
+        point.attributes["flask_bucket.outcome"].partition("-from")[0]: point.value
+        for point in points(reader, "flask_bucket.decisions")
+    }
+    assert counted == {"allowed": 2, "refused": 1}
+    (decision, *_) = points(reader, "flask_bucket.decisions")
+    assert decision.attributes["flask_bucket.limit"] == "per-hour"
+    (near,) = points(reader, "flask_bucket.near_limit")
+    assert near.value == 1
+    (duration,) = points(reader, "flask_bucket.store.duration")
+    assert duration.count == 3
+    assert points(reader, "flask_bucket.breaker.open")[0].value == 0
+    own_server.kill()
+    client.get("/", environ_base={"REMOTE_ADDR": "203.0.113.9"})
+    assert points(reader, "flask_bucket.breaker.open")[0].value == 1
+
+
+APPLICATION = """
+import os
+from flask import Flask
+from flask_bucket import Limiter
+from flask_bucket.metrics.prometheus import PrometheusMetrics
+
+app = Flask(__name__)
+limiter = Limiter(app, redis=os.environ["URL"], application_limits="100/hour")
+app.add_url_rule("/metrics", view_func=limiter.exempt(PrometheusMetrics(app).view))
+
+@app.get("/pid")
+def pid():
+    return str(os.getpid())
+"""
+CONFIG = """
+from prometheus_client import multiprocess
+
+def child_exit(server, worker):
+    multiprocess.mark_process_dead(worker.pid)
+"""
+
+
+@pytest.fixture
+def served(tmp_path: Path, valkey: Server) -> Iterator[str]:
+    """The URL of an application that two workers of gunicorn serve."""
+    (tmp_path / "served.py").write_text(APPLICATION)
+    (tmp_path / "gunicorn.conf.py").write_text(CONFIG)
+    (tmp_path / "metrics").mkdir()
+    port = free_port()
+    environment = os.environ | {
+        "PROMETHEUS_MULTIPROC_DIR": str(tmp_path / "metrics"),
+        "URL": valkey.url,
+    }
+    command = [sys.executable, "-m", "gunicorn", "-w", "2", "-b", f"127.0.0.1:{port}", "served:app"]
+    with (tmp_path / "log").open("wb") as log:
+        master = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=log, stderr=log)
+    url = f"http://127.0.0.1:{port}"
+    try:
+        wait_for(f"{url}/metrics")
+        yield url
+    finally:
+        master.terminate()
+        master.wait(30)
+
+
+def fetch(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=10) as response:
+        return str(response.read().decode())
+
+
+def wait_for(url: str) -> None:
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            fetch(url)
+            return
+        except OSError:
+            assert time.monotonic() < deadline, "gunicorn does not answer"
+            time.sleep(0.05)
+
+
+def test_the_workers_of_gunicorn_are_counted_together(served: str) -> None:
+    workers: set[str] = set()
+    asked = 0
+    while len(workers) < 2 or asked < 20:
+        workers.add(fetch(f"{served}/pid"))
+        asked += 1
+        assert asked < 90, "one worker answers everything"
+    for _ in range(5):  # whichever worker is asked
+        text = fetch(f"{served}/metrics")
+        counted = re.search(
+            r'^flask_bucket_decisions_total\{[^}]*endpoint="pid"[^}]*outcome="allowed"\} (\S+)$',
+            text,
+            re.MULTILINE,
+        )
+        assert counted is not None
+        assert float(counted[1]) == asked
+        assert 'flask_bucket_breaker_open{limiter="bucket"} 0.0' in text
