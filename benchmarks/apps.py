@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import hiredis
 import redis
 from flask import Flask, g
 from flask.wrappers import Response
@@ -66,12 +67,9 @@ def floor(url: str) -> Flask:
     client = redis.Redis.from_url(url)
     sha = client.script_load(SCRIPT)
     limit = Limit.parse(MANY[1][0])
-    command = ("EVALSHA", sha, 1, "bucket:{127.0.0.1}:floor:per-minute")
-    packed = b"".join(
-        client.connection_pool.make_connection().pack_command(
-            *command, "take", "", "take", 1, *limit.script_args
-        )
-    )
+    key = "bucket:{127.0.0.1}:floor:per-minute"
+    command: Any = ("EVALSHA", sha, 1, key, "take", "", "take", 1, *limit.script_args)
+    packed = hiredis.pack_command(command)
     address = client.connection_pool.connection_kwargs
     connection = socket.create_connection((address["host"], address["port"]))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -12,6 +12,7 @@ import redis
 from flask import Flask
 from werkzeug.test import EnvironBuilder
 
+from benchmarks.in_process import request
 from flask_bucket import Charge, Limit, Limiter, RedisStore
 
 Series = dict[int, float]
@@ -132,9 +133,6 @@ def by_endpoints(url: str, rounds: int = 30, calls: int = 100) -> Series:
             for n in range(endpoints)
         ]
 
-        def request(n: int) -> None:
-            list(app.wsgi_app(dict(environs[n % endpoints]), lambda *_: None))  # type: ignore[arg-type]  # start_response
-
-        return request
+        return lambda n: request(app, environs[n % endpoints])
 
     return _medians([1, 10, 100, 1_000], make, rounds, calls)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from flask import Flask
@@ -15,9 +15,13 @@ from benchmarks.apps import APPS
 ENVIRON = EnvironBuilder("/", environ_base={"REMOTE_ADDR": "127.0.0.1"}).get_environ()
 
 
-def request(app: Flask) -> None:
+def _start_response(*_: Any) -> Callable[[bytes], None]:
+    return lambda _: None
+
+
+def request(app: Flask, environ: Mapping[str, Any] = ENVIRON) -> None:
     """Run one request through the app, as a WSGI server would."""
-    body: Any = app.wsgi_app(dict(ENVIRON), lambda *_: None)
+    body: Any = app.wsgi_app(dict(environ), _start_response)
     for _ in body:
         pass
     body.close()

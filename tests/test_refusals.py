@@ -23,7 +23,7 @@ class Counting(MemoryStore):
         super().__init__(clock)
         self.takes = self.settles = 0
 
-    def take(self, *arguments: Any) -> Decision:  # type: ignore[override]  # passed on
+    def take(self, *arguments: Any) -> Decision:
         self.takes += 1
         return super().take(*arguments)
 
@@ -144,7 +144,7 @@ def test_a_give_back_during_the_call_is_not_overtaken_by_its_refusal(world: Worl
     world.take(charge())
 
     class GivesBackMeanwhile(Counting):
-        def take(self, *arguments: Any) -> Decision:  # type: ignore[override]  # passed on
+        def take(self, *arguments: Any) -> Decision:
             decision = super().take(*arguments)
             cached.settle([charge(cost=-1)])
             return decision
@@ -204,7 +204,7 @@ def test_a_time_passed_in_is_asked_about(world: World) -> None:
 
 def test_an_outage_is_nothing_to_remember(world: World) -> None:
     class Away(MemoryStore):
-        def take(self, *arguments: Any) -> Decision:  # type: ignore[override]  # refuses
+        def take(self, *arguments: Any) -> Decision:
             return Decision(False, degraded=True, retry_after=1.0)
 
     cached = RefusalStore(Away(), 10)
@@ -214,7 +214,7 @@ def test_an_outage_is_nothing_to_remember(world: World) -> None:
 
 def test_errors_of_the_store_pass_through(world: World) -> None:
     class Broken(MemoryStore):
-        def take(self, *arguments: Any) -> Decision:  # type: ignore[override]  # fails
+        def take(self, *arguments: Any) -> Decision:
             raise StoreUnavailable("away")
 
     with pytest.raises(StoreUnavailable):

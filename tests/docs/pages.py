@@ -1,0 +1,57 @@
+"""The pages of the documentation, and the blocks of code in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+#: Everything that people read, as it lies in the repository.
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+
+#: A fence with its language; MyST's directives have theirs in braces, and are not code.
+_FENCE = re.compile(
+    r"^(?P<indent> *)(?P<fence>`{3,})(?P<info>[^\n`]*)\n(?P<text>.*?)^(?P=indent)(?P=fence) *$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block of code."""
+
+    page: Path
+    #: Of the block's first line of code, counted from 1.
+    line: int
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{name(self.page)}:{self.line}"
+
+
+def name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def blocks(page: Path, *languages: str) -> list[Block]:
+    """Return a page's blocks of these languages; of all, if none is named."""
+    return [block for block in _blocks(page) if not languages or block.language in languages]
+
+
+def _blocks(page: Path) -> Iterator[Block]:
+    text = page.read_text(encoding="utf-8")
+    for match in _FENCE.finditer(text):
+        line = text.count("\n", 0, match.start("text")) + 1
+        indent = match["indent"]
+        lines = [row.removeprefix(indent) for row in match["text"].splitlines(keepends=True)]
+        yield Block(page, line, match["info"].strip(), "".join(lines))
+
+
+def prose(page: Path) -> str:
+    """Return a page without its fenced blocks and spans of code."""
+    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    return re.sub(r"`[^`\n]+`", "", text)

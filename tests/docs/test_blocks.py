@@ -1,0 +1,148 @@
+"""Every block of code in README and docs runs, and prints what the page says it prints."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from flask import Flask
+
+from example_app import create_app
+from flask_bucket import Limiter, MemoryStore
+from tests.docs import shell
+from tests.docs.conftest import Clock
+from tests.docs.pages import PAGES, Block, blocks, name
+from tests.servers import Server
+
+#: The languages of blocks: run in their order as one module for each page, or read as data.
+RUN = ("python", "pycon", "console")
+READ = ("json", "toml")
+#: Commands that are started and not played here: `test_readme.py` checks the names in them.
+#: And what other programs read.
+OTHER = ("sh", "nginx", "text")
+
+#: A Redis as examples name it.
+ADDRESS = "redis://localhost:6379/0"
+
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+#: Pages that speak of the reader's own app, which they find as `app` and `limiter`.
+OF_AN_APP = {"docs/outages.md", "docs/tools.md", "docs/proof.md"}
+
+#: Makes a running server, when an example needs one.
+Serve = Callable[[], Server]
+
+
+@pytest.fixture
+def serve(request: pytest.FixtureRequest) -> Serve:
+    def started() -> Server:
+        server: Server = request.getfixturevalue("valkey")
+        return server
+
+    return started
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_block_is_in_a_language_that_is_tested(page: Path) -> None:
+    known = (*RUN, *READ, *OTHER)
+    unknown = [f"{block}: {block.language!r}" for block in blocks(page) if not _is(block, known)]
+    assert unknown == []
+
+
+def _is(block: Block, languages: tuple[str, ...]) -> bool:
+    return block.language in languages or block.language.startswith("{")  # a directive
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, *RUN)], ids=name)
+def test_the_code_of_a_page_runs(
+    page: Path, clock: Clock, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run a page's blocks in their order in one module, as a reader who copies them would."""
+    module: dict[str, Any] = {"__name__": "example"}
+    if name(page) in OF_AN_APP:
+        module |= readers_app()
+    for block in blocks(page, *RUN):
+        text = block.text
+        if ADDRESS in text:
+            text = text.replace(ADDRESS, serve().url)
+        if block.language == "python":
+            # Compiled under the page's name and line, so that a traceback shows the place.
+            exec(compile("\n" * (block.line - 1) + text, str(page), "exec"), module)
+            run_tests(module)
+        elif block.language == "pycon":
+            check_session(block, text, module)
+        else:
+            check_console(block, text, module, serve, monkeypatch)
+
+
+def readers_app() -> dict[str, Any]:
+    app = Flask("shop")
+    limiter = Limiter(app, redis=MemoryStore())
+
+    @app.post("/login")
+    @limiter.limit("5/minute", deduct_when=lambda response: response.status_code == 401)
+    def login() -> tuple[str, int]:
+        return "", 401
+
+    return {"app": app, "limiter": limiter}
+
+
+def run_tests(module: dict[str, Any]) -> None:
+    """Run the tests that a page shows, with the app that they ask for."""
+    for test in [known for known in module if known.startswith("test_")]:
+        module.pop(test)(app=module["app"])
+
+
+def check_session(block: Block, text: str, module: dict[str, Any]) -> None:
+    test = doctest.DocTestParser().get_doctest(
+        text, module, str(block), str(block.page), block.line - 1
+    )
+    test.globs = module  # not a copy: what a session defines, later blocks may use
+    report: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=FLAGS, verbose=False)
+    runner.run(test, out=report.append, clear_globs=False)
+    assert not report, "".join(report)
+
+
+def check_console(
+    block: Block,
+    text: str,
+    module: dict[str, Any],
+    serve: Serve,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Play a session: at port 8000 is the example app, at 5000 the app of the page itself."""
+    url = serve().url if "redis-cli" in text else "memory://"
+    monkeypatch.setenv("FLASK_BUCKET_REDIS_URL", url)
+    example = create_app()
+
+    def app_at(port: str) -> Flask:
+        app: Flask = {"8000": example, "5000": module.get("app")}[port]  # type: ignore[assignment]
+        return app
+
+    def client() -> redis.Redis:
+        return serve().client()
+
+    for command, shown in shell.commands(text):
+        output = shell.play(command, app_at, client)
+        if output is not None:
+            listing = "\n".join(output)
+            assert shell.shows(output, shown), f"{block}: $ {command}\nprints\n{listing}"
+
+
+@pytest.mark.parametrize("block", [b for p in PAGES for b in blocks(p, *READ)], ids=str)
+def test_data_can_be_read(block: Block) -> None:
+    json.loads(block.text) if block.language == "json" else tomllib.loads(block.text)
+
+
+@pytest.mark.parametrize("block", [b for p in PAGES for b in blocks(p, "nginx")], ids=str)
+def test_settings_of_a_proxy_set_the_headers_that_proxyfix_reads(block: Block) -> None:
+    assert block.text.count("{") == block.text.count("}")
+    assert re.search(r"proxy_set_header X-Forwarded-For \$\w+;", block.text)
