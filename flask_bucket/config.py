@@ -74,9 +74,10 @@ def _one_of(choices: Sequence[str]) -> Callable[[str, object], str]:
 def _words(key: str, value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         value = [word.strip() for word in value.split(",") if word.strip()]
-    if not isinstance(value, Iterable) or not all(isinstance(word, str) for word in value):
+    words = tuple(value) if isinstance(value, Iterable) else (None,)
+    if not all(isinstance(word, str) for word in words):
         raise _refuse(key, value, "a list of texts")
-    return tuple(value)
+    return words
 
 
 def _methods(key: str, value: object) -> tuple[str, ...]:

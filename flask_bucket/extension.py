@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial, wraps
 from typing import Any, TypeVar
 
@@ -20,6 +20,8 @@ from flask import (
     request,
 )
 from flask.signals import got_request_exception
+from flask.typing import ResponseReturnValue
+from werkzeug.exceptions import HTTPException
 
 from .config import Config
 from .decisions import Decision
@@ -28,16 +30,32 @@ from .headers import STYLES, whole_seconds
 from .keys import KeyFunc, Spelling, client_address
 from .limits import Limit, Number
 from .plans import Decoration, Planner, Registry
-from .rules import BoundRule, Rule, RuleSource, checked_cost, make_rule, make_rules, plain
+from .rules import (
+    BoundRule,
+    Rule,
+    RuleSource,
+    checked_cost,
+    make_rule,
+    make_rules,
+    plain,
+    rules_set,
+)
 from .signals import limit_exceeded, store_recovered, store_unavailable
 from .state import AppState, Asked, Exchange, make_store, state_of
+from .stores.outage import Health, health_of
 
 Target = TypeVar("Target", bound="Callable[..., Any] | Blueprint")
-Filter = TypeVar("Filter", bound=Callable[[], bool])
-Breach = Callable[[Decision], Response | None]
+Filter = TypeVar("Filter", bound=Callable[[], bool | Awaitable[bool]])
+
+# What users' functions return. Each may be async, and on_breach answers as a view does.
+Key = str | None | Awaitable[str | None]
+Breach = Callable[[Decision], ResponseReturnValue | Awaitable[ResponseReturnValue | None] | None]
 
 #: Where a request remembers which outcome its headers tell of, over all Limiters.
 SHOWN = "_flask_bucket_shown"
+
+#: Where a request remembers that one of its Limiters refused it.
+REFUSED = "_flask_bucket_refused"
 
 
 class Limiter:
@@ -70,7 +88,7 @@ class Limiter:
         self,
         app: Flask | None = None,
         *,
-        key_func: KeyFunc = client_address,
+        key_func: Callable[[], Key] = client_address,
         default_limits: RuleSource | Iterable[RuleSource] = (),
         application_limits: RuleSource | Iterable[RuleSource] = (),
         redis: object = None,
@@ -88,11 +106,11 @@ class Limiter:
             )
         self.name = name
         self._key_func: KeyFunc = plain(key_func)
-        self._key_func_is_async = inspect.iscoroutinefunction(key_func)
+        self._has_async = any(map(inspect.iscoroutinefunction, (key_func, on_breach)))
         self._default = make_rules(default_limits)
         self._application = make_rules(application_limits)
         self._redis = redis
-        self._on_breach = on_breach
+        self._on_breach = None if on_breach is None else plain(on_breach)
         self._registry = Registry()
         self._filters: list[Callable[[], bool]] = []
         self._enabled: bool | None = None
@@ -106,29 +124,30 @@ class Limiter:
         Each key can be set in the environment by ``app.config.from_prefixed_env()``, with
         ``FLASK_`` before it; a key that is set wins over the constructor's argument.
 
-        ======================== ================ ==============================================
-        BUCKET_ENABLED           True             False: no hook does anything
-        BUCKET_REDIS_URL         None             where the buckets are; unset: in this process
-        BUCKET_REDIS_OPTIONS     {}               further arguments for redis-py's connections
-        BUCKET_KEY_PREFIX        "bucket"         what every key begins with
-        BUCKET_KEY_SECRET        None             store clients only as digests keyed with this
-        BUCKET_DEFAULT_LIMITS    ()               limits of endpoints without their own
-        BUCKET_APPLICATION_LIMITS ()              limits over the whole application
-        BUCKET_EXEMPT_METHODS    ("OPTIONS",)     free of all limits but those on views
-        BUCKET_IPV6_PREFIX       64               leading bits of an IPv6 address in a client
-        BUCKET_TIMEOUT           0.1              seconds to connect, and for each reply
-        BUCKET_MAX_CONNECTIONS   50               in each process
-        BUCKET_ON_ERROR          "allow"          during an outage: allow, deny, local
-        BUCKET_RECOVERY_INTERVAL 1.0              seconds between tries during an outage
-        BUCKET_LOCAL_SHARE       1.0              part of each limit a worker grants when local
-        BUCKET_REFUSAL_CACHE     10000            refusals remembered in each process; 0: none
-        BUCKET_HEADERS           ("x-ratelimit",) any of x-ratelimit, ietf
-        BUCKET_ERROR_FORMAT      "json"           body of a refusal: json, problem
-        BUCKET_DRY_RUN           False            report what limits would refuse, refuse nothing
-        ======================== ================ ==============================================
+        ========================= ================ ==============================================
+        BUCKET_ENABLED            True             False: no hook does anything
+        BUCKET_REDIS_URL          None             where the buckets are; unset: in this process
+        BUCKET_REDIS_OPTIONS      {}               further arguments for redis-py's connections
+        BUCKET_KEY_PREFIX         "bucket"         what every key begins with
+        BUCKET_KEY_SECRET         None             store clients only as digests keyed with this
+        BUCKET_DEFAULT_LIMITS     ()               limits of endpoints without their own
+        BUCKET_APPLICATION_LIMITS ()               limits over the whole application
+        BUCKET_EXEMPT_METHODS     ("OPTIONS",)     free of all limits but those on views
+        BUCKET_IPV6_PREFIX        64               leading bits of an IPv6 address in a client
+        BUCKET_TIMEOUT            0.1              seconds to connect, and for each reply
+        BUCKET_MAX_CONNECTIONS    50               in each process
+        BUCKET_ON_ERROR           "allow"          during an outage: allow, deny, local
+        BUCKET_RECOVERY_INTERVAL  1.0              seconds between tries during an outage
+        BUCKET_LOCAL_SHARE        1.0              part of each limit a worker grants when local
+        BUCKET_REFUSAL_CACHE      10000            refusals remembered in each process; 0: none
+        BUCKET_HEADERS            ("x-ratelimit",) any of x-ratelimit, ietf
+        BUCKET_ERROR_FORMAT       "json"           body of a refusal: json, problem
+        BUCKET_DRY_RUN            False            report what limits would refuse, refuse nothing
+        ========================= ================ ==============================================
 
         :raises ConfigError: for a value that is not one, and for an unknown ``BUCKET_`` key.
-        :raises RuntimeError: if the application has a Limiter of this name already.
+        :raises RuntimeError: if the application has a Limiter of this name already, or has
+            handled a request, so that it takes no more hooks.
         """
         states: dict[str, AppState] = app.extensions.setdefault("flask_bucket", {})
         if self.name in states:
@@ -138,7 +157,6 @@ class Limiter:
             )
         config = Config.load(app.config)
         prefix = config.key_prefix + ("" if self.name == "bucket" else f"/{self.name}")
-        set_default, set_application = config.default_limits, config.application_limits
         state = AppState(
             app=app,
             config=config,
@@ -153,16 +171,22 @@ class Limiter:
                 app,
                 self._registry,
                 key_func=self._key_func,
-                default=self._default if set_default is None else make_rules(set_default),
-                application=(
-                    self._application if set_application is None else make_rules(set_application)
+                default=rules_set("BUCKET_DEFAULT_LIMITS", config.default_limits, self._default),
+                application=rules_set(
+                    "BUCKET_APPLICATION_LIMITS", config.application_limits, self._application
                 ),
                 exempt_methods=config.exempt_methods,
                 dry_run=config.dry_run,
             ),
             spelling=Spelling(prefix, config.key_secret),
         )
-        app.before_request(partial(self._before_request, state))
+        try:
+            app.before_request(partial(self._before_request, state))
+        except AssertionError as error:  # Flask's, for what comes after the first request
+            raise RuntimeError(
+                f"The application {app.name!r} has handled a request already, and that one had no "
+                "limits. Call limiter.init_app(app) where the application is made."
+            ) from error
         app.after_request(partial(self._after_request, state))
         got_request_exception.connect(self._on_crash, app)
         states[self.name] = state
@@ -193,7 +217,9 @@ class Limiter:
             return
         bounds = exchange.plan.at.get(decoration)
         if bounds is None:
-            bounds = state.planner.stray(decoration, req.endpoint or "", req.method)
+            bounds = state.planner.stray(decoration, req.endpoint, req.method)
+        if is_preflight(req):
+            bounds = [bound for bound in bounds if bound.rule.methods is not None]
         if bounds:
             self._charge(state, exchange, bounds)
 
@@ -215,12 +241,14 @@ class Limiter:
         exchange.record(decision, [*enforced, *dry])
         if dry and any(o.shadow and not o.allowed for o in decision.outcomes):
             state.would_refuse(decision)
-            limit_exceeded.send(state.app, limiter=self, decision=decision)
+            if decision.allowed:
+                limit_exceeded.send(state.app, limiter=self, decision=decision)
         if not decision.allowed:
             self._refuse(state, decision, enforced)
 
     def _refuse(self, state: AppState, decision: Decision, asked: Sequence[Asked]) -> None:
         """Raise what a refused request is answered with."""
+        request.__dict__[REFUSED] = True
         error_format = state.config.error_format
         outcome = decision.binding
         if outcome is None:
@@ -232,8 +260,9 @@ class Limiter:
             answer = on_breach(decision)
             if answer is not None:
                 abort(state.app.make_response(answer))
-        message = rule.error_message
-        raise RateLimitExceeded(decision, message() if callable(message) else message, error_format)
+        message = rule.error_message() if callable(rule.error_message) else rule.error_message
+        text = None if message is None else str(message)  # a translation may be a lazy text
+        raise RateLimitExceeded(decision, text, error_format)
 
     def _after_request(self, state: AppState, response: Response) -> Response:
         """Give back what need not be paid, settle the rest, and tell the client."""
@@ -242,6 +271,7 @@ class Limiter:
         if exchange is None or exchange.decision is None:
             return response
         if exchange.taken:
+            exchange.refused_elsewhere = REFUSED in req.__dict__
             self._settle(state, exchange, response)
             if response.is_streamed:
                 # Its body, and what that costs, is still to come.
@@ -265,8 +295,10 @@ class Limiter:
         if corrections:
             state.store.settle(corrections)
 
-    def _on_crash(self, app: Flask, **_: Any) -> None:
+    def _on_crash(self, app: Flask, exception: BaseException | None = None, **_: Any) -> None:
         """Note an exception that nobody handled: what the request was charged stays taken."""
+        if isinstance(exception, HTTPException):
+            return  # an answer such as abort(401), of which Flask-RESTful tells as well
         if has_request_context() and self._slot in request.__dict__:
             request.__dict__[self._slot][1].crashed = True
 
@@ -283,16 +315,16 @@ class Limiter:
         capacity: Number | None = None,
         refill_rate: Number | None = None,
         per: Number = 1,
-        key_func: KeyFunc | None = None,
+        key_func: Callable[[], Key] | None = None,
         scope: str | None = None,
         name: str | None = None,
         per_method: bool = False,
         methods: Collection[str] | None = None,
-        cost: int | Callable[[], int] = 1,
-        exempt_when: Callable[[], bool] | None = None,
-        deduct_when: Callable[[Response], bool] | None = None,
+        cost: int | Callable[[], int | Awaitable[int]] = 1,
+        exempt_when: Callable[[], bool | Awaitable[bool]] | None = None,
+        deduct_when: Callable[[Response], bool | Awaitable[bool]] | None = None,
         override_defaults: bool = True,
-        error_message: str | Callable[[], str] | None = None,
+        error_message: str | Callable[[], str | Awaitable[str]] | None = None,
         on_breach: Breach | None = None,
         dry_run: bool = False,
     ) -> Callable[[Target], Target]:
@@ -308,11 +340,13 @@ class Limiter:
         :param capacity: instead of `rule`, with `refill_rate` and `per` (seconds): see
             :class:`~flask_bucket.Limit`.
         :param key_func: who the client is, if not by the Limiter's own.
-        :param scope: limits with the same scope and name share a bucket, over all endpoints.
+        :param scope: limits with the same scope and name share a bucket, over all endpoints. A
+            view's own scope is its endpoint, so that the name of one shares its view's buckets.
         :param name: identifies the limit in its scope; by default its period in words.
         :param per_method: count each method for itself.
         :param methods: the methods that this is for; by default all.
-        :param cost: tokens, or a function that returns them.
+        :param cost: tokens, or a function that returns them. What costs more than the capacity
+            is refused for ever, and what costs nothing is always allowed.
         :param exempt_when: if it returns True, this limit leaves the request out.
         :param deduct_when: called with the response; if it returns False, the tokens, which
             were taken up front, are given back.
@@ -354,8 +388,12 @@ class Limiter:
 
         A limit on the view itself counts all the same. Usable as a decorator, at any place.
         """
-        if not isinstance(target, Blueprint) and (not callable(target) or isinstance(target, type)):
-            raise ConfigError(f"Views and Blueprints can be exempted, not {target!r}.")
+        if not isinstance(target, Blueprint) and not is_function(target):
+            raise ConfigError(
+                f"Views and Blueprints can be exempted, not {target!r}. For a class, exempt its "
+                "methods, or put limiter.exempt into its list of decorators; an application as a "
+                "whole is free with BUCKET_ENABLED = False."
+            )
         self._registry.exempt_from_now(target)
         return target
 
@@ -370,17 +408,18 @@ class Limiter:
         if isinstance(target, Blueprint):
             self._registry.limit_blueprint(target, rule)
             return target
-        if not callable(target) or isinstance(target, type):
+        if not is_function(target):
             raise ConfigError(
                 f"A limit decorates a function or a Blueprint, not {target!r}. For a class, "
-                "decorate its methods, or put the limit into its list of decorators."
+                "decorate its methods, or put the limit into its list of decorators; for an "
+                "application, set application_limits or default_limits."
             )
         function, rules = self._registry.undecorated(target)
         rules = (*rules, rule)
         decoration: Decoration
 
         if inspect.iscoroutinefunction(function):
-            is_async = self._key_func_is_async or any(rule.has_async for rule in rules)
+            is_async = self._has_async or any(rule.has_async for rule in rules)
 
             @wraps(function)
             async def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -425,21 +464,33 @@ class Limiter:
         """Return what :meth:`consume` would answer, taking nothing."""
         state = state_of(self.name)
         charge = state.charge(limit, key, cost, scope)
-        return state.store.peek([charge]) if self._is_on(state) else Decision(True)
+        if not self._is_on(state):
+            return Decision(True)
+        return state.peek(charge)
 
     def reset(self, client: str) -> int:
         """Forget all buckets of a client, so that they are full; return how many there were.
 
+        :param client: as the key function returns it, such as ``"2001:db8::/64"``.
         :raises StoreUnavailable: if the store cannot be reached.
         """
         state = state_of(self.name)
-        return state.store.reset(state.spelling.client(client))
+        return state.store.reset(state.spelling.client(state.client(client)))
+
+    def health(self) -> Health:
+        """Return how the store does, for a health endpoint: no call is made for it.
+
+        Its ``state`` is ``"ok"``, ``"degraded"`` (BUCKET_ON_ERROR decides) or ``"recovering"``.
+        A degraded limiter is no reason to restart the application: it goes on by itself.
+        """
+        return health_of(state_of(self.name).store)
 
     def settle(self, cost: int) -> None:
         """Say what the current request really cost, once that is known.
 
         The limits that its view was charged are corrected by the difference, in one call after
-        the response; a debt is possible. While a response is streamed, this works as well.
+        the response; a debt is possible. If some of them were written with a `cost`, only these:
+        the others count requests. While a response is streamed, this works as well.
 
         :param cost: tokens, in place of the cost that was charged.
         :raises ConfigError: for a cost that is none.
@@ -467,3 +518,17 @@ class Limiter:
     @enabled.setter
     def enabled(self, value: bool) -> None:
         self._enabled = bool(value)
+
+
+def is_function(target: object) -> bool:
+    """Return whether a target may stand for a view: classes and applications are called too."""
+    return callable(target) and not isinstance(target, (type, Flask))
+
+
+def is_preflight(req: Request) -> bool:
+    """Return whether a browser only asks whether it may send a request.
+
+    One that is refused for its rate fails the request behind it for no reason that the page
+    could read. A limit that names OPTIONS among its methods counts these too.
+    """
+    return req.method == "OPTIONS" and "Access-Control-Request-Method" in req.headers

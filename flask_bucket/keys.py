@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable
 from functools import lru_cache
@@ -26,6 +27,11 @@ SCOPE_MARK = "@"
 
 DEFAULT_IPV6_PREFIX = 64
 
+#: Where an application remembers that an empty address was logged.
+_WARNED = "flask_bucket_empty_address"
+
+logger = logging.getLogger("flask_bucket")
+
 
 def client_address() -> str:
     """Return the client's address, as the key of its buckets.
@@ -35,8 +41,22 @@ def client_address() -> str:
     proxy, apply :class:`werkzeug.middleware.proxy_fix.ProxyFix`: X-Forwarded-For is not read
     here, because anyone may write it.
     """
+    address = request.remote_addr or ""
+    if not address:
+        _warn_of_empty_address()
     prefix = current_app.config.get("BUCKET_IPV6_PREFIX", DEFAULT_IPV6_PREFIX)
-    return normal_address(request.remote_addr or "", prefix)
+    return normal_address(address, prefix)
+
+
+def _warn_of_empty_address() -> None:
+    """Log, once for an application, that all its clients are one."""
+    if not current_app.extensions.get(_WARNED):
+        current_app.extensions[_WARNED] = True
+        logger.warning(
+            "A request has no client address, as behind a unix socket, so all such clients share "
+            "their buckets. Let the proxy in front set X-Forwarded-For, and apply "
+            "werkzeug.middleware.proxy_fix.ProxyFix; or give another key_func."
+        )
 
 
 @lru_cache(maxsize=10_000)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet, ref
 
-from flask import Flask
+from flask import Flask, has_request_context
 from flask.sansio.blueprints import Blueprint
+from flask.views import http_method_funcs
 
 from .keys import SCOPE_MARK, KeyFunc, spelled
 from .rules import BoundRule, Rule, Source, counted_as, tails
@@ -18,6 +20,10 @@ View = Callable[..., Any]
 
 #: The attribute by which a decorated function is recognised.
 DECORATION = "flask_bucket_decoration"
+
+#: The attribute by which a function keeps the wrappers that were made around it: one above
+#: ``@app.get`` in an application factory would be forgotten otherwise, and its limit with it.
+WRAPPERS = "flask_bucket_wrappers"
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -36,8 +42,7 @@ class Registry:
     """What was limited and exempted through one Limiter, wherever its applications are."""
 
     def __init__(self) -> None:
-        #: The wrappers made around each function.
-        self.wrappers: WeakKeyDictionary[View, list[ref[View]]] = WeakKeyDictionary()
+        self.apps: WeakSet[Flask] = WeakSet()
         self.blueprints: WeakKeyDictionary[Blueprint, list[Rule]] = WeakKeyDictionary()
         self.exempt: WeakSet[View | Blueprint] = WeakSet()
         #: Counts what may change plans that were made before.
@@ -62,16 +67,25 @@ class Registry:
         """Note what was made of a function."""
         decoration = Decoration(self, rules, function, ref(wrapper))
         setattr(wrapper, DECORATION, decoration)
-        if isinstance(function, FunctionType):
-            self.wrappers.setdefault(function, []).append(ref(wrapper))
+        if isinstance(function, FunctionType) and not has_request_context():
+            # Within a request no view is being made, and the list would grow with each one.
+            vars(function).setdefault(WRAPPERS, []).append(wrapper)
         return decoration
+
+    def decorations_of(self, function: View) -> Iterator[Decoration]:
+        """Yield what was made of a function, each time that it was decorated."""
+        for wrapper in getattr(function, WRAPPERS, ()):
+            decoration = self.decoration(wrapper)
+            if decoration is not None and decoration.function is function:
+                yield decoration
 
     def limit_blueprint(self, blueprint: Blueprint, rule: Rule) -> None:
         self.blueprints.setdefault(blueprint, []).append(rule)
         self.version += 1
 
     def exempt_from_now(self, target: View | Blueprint) -> None:
-        self.exempt.add(target)
+        # A bound method is a new object each time that it is looked up.
+        self.exempt.add(getattr(target, "__func__", target))
         self.version += 1
 
 
@@ -108,16 +122,16 @@ class Planner:
         self._default = default
         self._exempt_methods = frozenset(exempt_methods)
         self._dry_run = dry_run
+        registry.apps.add(app)
         self._version = registry.version
         self._plans: dict[tuple[str | None, str], Plan] = {}
         self._strays: WeakKeyDictionary[
-            Decoration, dict[tuple[str, str], tuple[BoundRule, ...]]
+            Decoration, dict[tuple[str | None, str], tuple[BoundRule, ...]]
         ] = WeakKeyDictionary()
 
     def plan(self, endpoint: str | None, method: str) -> Plan:
         """Return the plan for a request."""
-        if endpoint is None and method not in self._exempt_methods:
-            method = "GET"  # any method at all may come in: keep one plan for all
+        method = self._known(endpoint, method)
         view = self._app.view_functions.get(endpoint) if endpoint is not None else None
         if self._version != self._registry.version:
             self._version = self._registry.version
@@ -127,13 +141,20 @@ class Planner:
             plan = self._plans[endpoint, method] = self._make(endpoint, view, method)
         return plan
 
-    def stray(self, decoration: Decoration, endpoint: str, method: str) -> tuple[BoundRule, ...]:
+    def _known(self, endpoint: str | None, method: str) -> str:
+        """Return a method that routing let through: any at all may come in where it did not."""
+        return "GET" if endpoint is None and method not in self._exempt_methods else method
+
+    def stray(
+        self, decoration: Decoration, endpoint: str | None, method: str
+    ) -> Sequence[BoundRule]:
         """Bind the rules of a decorated function that is called by the view, or by its class."""
+        method = self._known(endpoint, method)
         known = self._strays.setdefault(decoration, {})
         if (endpoint, method) not in known:
             function = decoration.function
             mark = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '')}"
-            scope = f"{spelled(endpoint)}{SCOPE_MARK}{spelled(mark)}"
+            scope = f"{spelled(endpoint or '')}{SCOPE_MARK}{spelled(mark)}"
             known[endpoint, method] = self._bind(decoration.rules, "function", scope, method)
         return known[endpoint, method]
 
@@ -166,7 +187,7 @@ class Planner:
             found = [d for f in chain(function) if (d := self._registry.decoration(f))]
             found.reverse()  # names are counted from the innermost decorator out
             rules = [rule for decoration in found for rule in decoration.rules]
-            rules += [r for r in self._misplaced(function, method) if r not in rules]
+            rules += self._misplaced(function, found, method)
             bound = {b.rule: b for b in self._bind(rules, "view", scope, method)}
             own += bound.values()
             for decoration in found:
@@ -184,26 +205,38 @@ class Planner:
             if (function := getattr(view_class, name, None)) is not None:
                 yield function, f"{spelled(endpoint)}{SCOPE_MARK}{name}"
 
-    def _misplaced(self, function: View, method: str) -> Iterator[Rule]:
-        """Yield the rules of decorators above ``@app.route``, which the view never runs through.
+    def _misplaced(self, function: View, found: list[Decoration], method: str) -> list[Rule]:
+        """Return the rules of decorators above ``@app.route``, which the view never runs through.
 
         Such a wrapper serves no endpoint, while the function that it wraps does.
+
+        :param found: the decorations that the view does run through.
         """
-        if method in self._exempt_methods:
-            return  # most likely Flask's automatic OPTIONS, which does not reach a view either
-        functions = list(chain(function))
-        for inner in functions:
-            if not isinstance(inner, FunctionType):
-                continue
-            for reference in self._registry.wrappers.get(inner, ()):
-                wrapper = reference()
-                if wrapper is None or wrapper in functions or wrapper in self._serving():
-                    continue
-                if decoration := self._registry.decoration(wrapper):
-                    yield from decoration.rules
+        rules: list[Rule] = []
+        if method == "OPTIONS":
+            return rules  # most likely Flask's automatic answer, which reaches no view either
+        inside = {decoration.function: decoration.rules for decoration in found}
+        serving: set[View] | None = None
+        for inner in chain(function):
+            placed = inside.get(inner, ())
+            for decoration in self._registry.decorations_of(inner):
+                above = decoration.rules[len(placed) :]
+                if not above or decoration.rules[: len(placed)] != placed:
+                    continue  # nothing more, or made of the same function for another endpoint
+                serving = self._serving() if serving is None else serving
+                if decoration.wrapper() not in serving:
+                    rules += [rule for rule in above if rule not in rules]
+        return rules
 
     def _serving(self) -> set[View]:
-        return {f for view in self._app.view_functions.values() for f in chain(view)}
+        """Return all functions that answer in any application of the Limiter."""
+        return {
+            f
+            for app in self._registry.apps
+            for view in app.view_functions.values()
+            for function in (view, *_verbs(view))
+            for f in chain(function)
+        }
 
     def _is_exempt(self, endpoint: str, view: View, method: str) -> bool:
         exempt = self._registry.exempt
@@ -273,6 +306,14 @@ class Planner:
         return tuple(bound)
 
 
+def _verbs(view: View) -> Iterator[View]:
+    """Yield the methods of a view's class, if it has one."""
+    view_class = getattr(view, "view_class", None)
+    for name in ("dispatch_request", *http_method_funcs):
+        if (function := getattr(view_class, name, None)) is not None:
+            yield function
+
+
 def chain(function: View) -> Iterator[View]:
     """Yield a function and everything it wraps, from the outside in."""
     seen: set[int] = set()
@@ -281,4 +322,5 @@ def chain(function: View) -> Iterator[View]:
         current = getattr(current, "__func__", current)
         seen.add(id(current))
         yield current
-        current = getattr(current, "__wrapped__", None)
+        inner = current.func if isinstance(current, partial) else None
+        current = getattr(current, "__wrapped__", inner)

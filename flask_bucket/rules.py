@@ -38,7 +38,7 @@ class Rule:
     deduct_when: Callable[[Response], bool] | None = None
     override_defaults: bool = True
     error_message: str | Callable[[], str] | None = None
-    on_breach: Callable[[Decision], Response | None] | None = None
+    on_breach: Callable[[Decision], Any] | None = None
     dry_run: bool = False
     #: Whether any of its callables must be awaited.
     has_async: bool = False
@@ -62,7 +62,7 @@ def make_rule(
     name: str | None = None,
     scope: str | None = None,
     methods: Collection[str] | None = None,
-    cost: int | Callable[[], int] = 1,
+    cost: int | Callable[[], Any] = 1,
     **conditions: Any,
 ) -> Rule:
     """Check and build a rule where it is written.
@@ -86,6 +86,8 @@ def make_rule(
     elif per != 1:
         raise ConfigError(f"per={per!r} goes with capacity and refill_rate; {rule!r} says its own.")
     elif callable(rule):
+        # A burst or name that is none is told of here, not at the first request.
+        Limit(1 if burst is None else burst, 1, name=name)
         source = plain(rule)
         limits = wraps(rule)(lambda: _limits(source(), burst, name, optional=True))
     else:
@@ -192,6 +194,16 @@ def make_rules(limits: RuleSource | Iterable[RuleSource] | None) -> tuple[Rule, 
         # A set has no order, and names are counted in it: workers would not share buckets.
         raise ConfigError(f"{limits!r} is not a list of limits, such as ['5/second', '100/hour'].")
     return tuple(make_rule(limit) for limit in limits)
+
+
+def rules_set(key: str, value: Any, otherwise: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    """Build the rules that a configuration key asks for; it wins over the constructor if set."""
+    if value is None:
+        return otherwise
+    try:
+        return make_rules(value)
+    except ConfigError as error:
+        raise ConfigError(f"{key}: {error}") from None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flask import Flask, Request, Response, current_app
@@ -86,7 +86,13 @@ class Exchange:
         return self.verdicts.get(bound, True)
 
     def _settles(self, bound: BoundRule) -> bool:
-        """Return whether the real cost is this limit's: application limits count requests."""
+        """Return whether the real cost is this limit's, or it counts requests.
+
+        Those with a cost of their own measure something. Where none has one, all do but the
+        application's: 10/minute beside a budget of tokens is not to be charged hundreds.
+        """
+        if any(b.rule.cost != 1 for _, b in self.taken):
+            return bound.rule.cost != 1
         return bound.source != "application" or all(
             b.source == "application" for _, b in self.taken
         )
@@ -116,13 +122,16 @@ class AppState:
     looked: bool = False
 
     def begin(self, request: Request, slot: str) -> Exchange:
-        """Begin a request's exchange.
+        """Begin a request's exchange, or return it if a decorated hook began it already.
 
         It is kept on the request itself: an application context, and ``g`` with it, may be
         shared by several requests.
         """
         if not self.looked:
             self._look(request)
+        begun: tuple[AppState, Exchange] | None = request.__dict__.get(slot)
+        if begun is not None:
+            return begun[1]
         exchange = Exchange(self.planner.plan(request.endpoint, request.method))
         request.__dict__[slot] = (self, exchange)
         return exchange
@@ -143,6 +152,14 @@ class AppState:
         if client is None:
             raise ConfigError("A client's key is a text, not None: nobody else has its buckets.")
         return client
+
+    def peek(self, charge: Charge) -> Decision:
+        """Return what charging a bucket by hand would answer."""
+        decision = self.store.peek([charge])
+        if not self.config.dry_run:
+            return decision
+        shadows = tuple(replace(outcome, shadow=True) for outcome in decision.outcomes)
+        return replace(decision, allowed=True, outcomes=shadows, retry_after=0.0)
 
     def would_refuse(self, decision: Decision) -> None:
         """Log what a dry-run limit would have refused, at most once a second."""

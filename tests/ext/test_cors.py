@@ -1,0 +1,68 @@
+"""Cross-origin requests with the real flask-cors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+from flask_cors import CORS, cross_origin
+
+from flask_bucket import Limiter
+from tests.ext.conftest import CountingStore, answer, statuses
+
+ORIGIN = {"Origin": "https://shop.example"}
+PREFLIGHT: dict[str, Any] = {
+    "method": "OPTIONS",
+    "headers": ORIGIN | {"Access-Control-Request-Method": "GET"},
+}
+EXPOSED = ["Retry-After", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"]
+
+
+@pytest.fixture
+def shop(app: Flask, buckets: CountingStore) -> Limiter:
+    return Limiter(app, redis=buckets, application_limits=["9/minute"], default_limits=["2/minute"])
+
+
+def test_preflights_are_never_limited(
+    app: Flask, shop: Limiter, client: FlaskClient, buckets: CountingStore
+) -> None:
+    CORS(app)
+    app.add_url_rule("/default", "default", answer())
+    app.add_url_rule("/own", "own", shop.limit("2/minute")(answer()))
+    for path in ("/default", "/own"):
+        assert statuses(client, path, 12, **PREFLIGHT) == [200] * 12
+    assert buckets.calls == []
+    assert statuses(client, "/own", 3, headers=ORIGIN) == [200, 200, 429]
+
+
+@pytest.mark.parametrize("limit_above", [True, False])
+def test_preflights_that_a_decorator_answers_are_never_limited(
+    app: Flask, shop: Limiter, client: FlaskClient, limit_above: bool
+) -> None:
+    limit, cross = shop.limit("2/minute"), cross_origin()
+    view = limit(cross(answer())) if limit_above else cross(limit(answer()))
+    app.add_url_rule("/", "v", view)
+    assert statuses(client, "/", 5, **PREFLIGHT) == [200] * 5
+    assert statuses(client, "/", 3, headers=ORIGIN) == [200, 200, 429]
+
+
+def test_a_limit_that_names_options_counts_preflights_too(
+    app: Flask, shop: Limiter, client: FlaskClient
+) -> None:
+    view = shop.limit("2/minute", methods=["OPTIONS"])(cross_origin()(answer()))
+    app.add_url_rule("/", "v", view)
+    assert statuses(client, "/", 3, **PREFLIGHT) == [200, 200, 429]
+
+
+def test_a_refusal_can_be_read_by_the_page(app: Flask, shop: Limiter, client: FlaskClient) -> None:
+    CORS(app, expose_headers=EXPOSED)
+    app.add_url_rule("/", "v", shop.limit("1/minute")(answer()))
+    for status in (200, 429):
+        response = client.get("/", headers=ORIGIN)
+        assert response.status_code == status
+        assert response.headers["Access-Control-Allow-Origin"] in ("*", ORIGIN["Origin"])
+        exposed = response.headers["Access-Control-Expose-Headers"].split(", ")
+        assert sorted(exposed) == EXPOSED
+        assert set(EXPOSED[1:]) <= set(response.headers.keys())
