@@ -2,54 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from functools import partial, wraps
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
 
-from flask import (
-    Blueprint,
-    Flask,
-    Request,
-    Response,
-    abort,
-    has_app_context,
-    has_request_context,
-    request,
-)
+from flask import Flask, Request, Response, abort, has_request_context, request
 from flask.signals import got_request_exception
-from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import HTTPException
 
 from .config import Config
 from .decisions import Decision
+from .decorators import Breach, Decorators, Key
 from .errors import ConfigError, RateLimitExceeded, StoreUnavailable
 from .headers import STYLES, whole_seconds
 from .keys import KeyFunc, Spelling, client_address
-from .limits import Limit, Number
-from .plans import Decoration, Planner, Registry
-from .rules import (
-    BoundRule,
-    Rule,
-    RuleSource,
-    checked_cost,
-    make_rule,
-    make_rules,
-    plain,
-    rules_set,
-)
+from .manual import Manual
+from .plans import Planner
+from .registry import Decoration
+from .rules import BoundRule, RuleSource, make_rules, plain, rules_set
 from .signals import limit_exceeded, store_recovered, store_unavailable
 from .state import AppState, Asked, Exchange, make_store, state_of
-from .stores.outage import Health, health_of
-
-Target = TypeVar("Target", bound="Callable[..., Any] | Blueprint")
-Filter = TypeVar("Filter", bound=Callable[[], bool | Awaitable[bool]])
-
-# What users' functions return. Each may be async, and on_breach answers as a view does.
-Key = str | None | Awaitable[str | None]
-Breach = Callable[[Decision], ResponseReturnValue | Awaitable[ResponseReturnValue | None] | None]
 
 #: Where a request remembers which outcome its headers tell of, over all Limiters.
 SHOWN = "_flask_bucket_shown"
@@ -58,7 +32,7 @@ SHOWN = "_flask_bucket_shown"
 REFUSED = "_flask_bucket_refused"
 
 
-class Limiter:
+class Limiter(Decorators, Manual):
     """Limits request rates with token buckets.
 
     :param app: the application; or call :meth:`init_app` later, for one or several.
@@ -104,17 +78,14 @@ class Limiter:
                 f"A Limiter's name is a letter, then letters, digits, '_', '.' and '-', "
                 f"not {name!r}. It is part of the keys."
             )
-        self.name = name
+        Manual.__init__(self, name)
+        has_async = any(map(inspect.iscoroutinefunction, (key_func, on_breach)))
+        Decorators.__init__(self, has_async=has_async)
         self._key_func: KeyFunc = plain(key_func)
-        self._has_async = any(map(inspect.iscoroutinefunction, (key_func, on_breach)))
         self._default = make_rules(default_limits)
         self._application = make_rules(application_limits)
         self._redis = redis
         self._on_breach = None if on_breach is None else plain(on_breach)
-        self._registry = Registry()
-        self._filters: list[Callable[[], bool]] = []
-        self._enabled: bool | None = None
-        self._slot = f"_flask_bucket_{name}"
         if app is not None:
             self.init_app(app)
 
@@ -149,6 +120,11 @@ class Limiter:
         :raises RuntimeError: if the application has a Limiter of this name already, or has
             handled a request, so that it takes no more hooks.
         """
+        if not isinstance(app, Flask):
+            raise ConfigError(
+                f"{app!r} is not a Flask application. Expected Limiter(app, key_func=...): the "
+                "application first, everything else by name."
+            )
         states: dict[str, AppState] = app.extensions.setdefault("flask_bucket", {})
         if self.name in states:
             raise RuntimeError(
@@ -301,228 +277,6 @@ class Limiter:
             return  # an answer such as abort(401), of which Flask-RESTful tells as well
         if has_request_context() and self._slot in request.__dict__:
             request.__dict__[self._slot][1].crashed = True
-
-    def _is_on(self, state: AppState) -> bool:
-        return state.config.enabled if self._enabled is None else self._enabled
-
-    # What users of the extension say.
-
-    def limit(
-        self,
-        rule: RuleSource | None = None,
-        *,
-        burst: int | None = None,
-        capacity: Number | None = None,
-        refill_rate: Number | None = None,
-        per: Number = 1,
-        key_func: Callable[[], Key] | None = None,
-        scope: str | None = None,
-        name: str | None = None,
-        per_method: bool = False,
-        methods: Collection[str] | None = None,
-        cost: int | Callable[[], int | Awaitable[int]] = 1,
-        exempt_when: Callable[[], bool | Awaitable[bool]] | None = None,
-        deduct_when: Callable[[Response], bool | Awaitable[bool]] | None = None,
-        override_defaults: bool = True,
-        error_message: str | Callable[[], str | Awaitable[str]] | None = None,
-        on_breach: Breach | None = None,
-        dry_run: bool = False,
-    ) -> Callable[[Target], Target]:
-        """Limit a view, a method of a MethodView, any function, or a Blueprint.
-
-        A decorator charges where it stands: put those that may turn a request away for another
-        reason, such as ``@login_required``, above it. Stacked limits are one call. All functions
-        given may be ``async``.
-
-        :param rule: a text such as ``"5/second burst 20"``, a Limit, a list of these, or a
-            function that returns one of them, or None for no limit now.
-        :param burst: the capacity, for a text that says none.
-        :param capacity: instead of `rule`, with `refill_rate` and `per` (seconds): see
-            :class:`~flask_bucket.Limit`.
-        :param key_func: who the client is, if not by the Limiter's own.
-        :param scope: limits with the same scope and name share a bucket, over all endpoints. A
-            view's own scope is its endpoint, so that the name of one shares its view's buckets.
-        :param name: identifies the limit in its scope; by default its period in words.
-        :param per_method: count each method for itself.
-        :param methods: the methods that this is for; by default all.
-        :param cost: tokens, or a function that returns them. What costs more than the capacity
-            is refused for ever, and what costs nothing is always allowed.
-        :param exempt_when: if it returns True, this limit leaves the request out.
-        :param deduct_when: called with the response; if it returns False, the tokens, which
-            were taken up front, are given back.
-        :param override_defaults: False keeps blueprints' and default limits in force beside this.
-        :param error_message: the text of a refusal, or a function that returns it.
-        :param on_breach: called with the Decision on a refusal; may return a response.
-        :param dry_run: report what this would refuse, and refuse nothing.
-        :raises ConfigError: for anything that is not what was expected.
-        """
-        made = make_rule(
-            rule,
-            burst=burst,
-            capacity=capacity,
-            refill_rate=refill_rate,
-            per=per,
-            key_func=key_func,
-            scope=scope,
-            name=name,
-            per_method=per_method,
-            methods=methods,
-            cost=cost,
-            exempt_when=exempt_when,
-            deduct_when=deduct_when,
-            override_defaults=override_defaults,
-            error_message=error_message,
-            on_breach=on_breach,
-            dry_run=dry_run,
-        )
-        return partial(self._decorate, made)
-
-    def shared_limit(self, rule: RuleSource, scope: str, **same: Any) -> Callable[[Target], Target]:
-        """Limit several endpoints with one bucket for all of them; see :meth:`limit`."""
-        if not isinstance(scope, str) or not scope:
-            raise ConfigError(f"A scope is a text that is not empty, not {scope!r}.")
-        return self.limit(rule, scope=scope, **same)
-
-    def exempt(self, target: Target) -> Target:
-        """Free a view or a Blueprint of application, blueprint and default limits.
-
-        A limit on the view itself counts all the same. Usable as a decorator, at any place.
-        """
-        if not isinstance(target, Blueprint) and not is_function(target):
-            raise ConfigError(
-                f"Views and Blueprints can be exempted, not {target!r}. For a class, exempt its "
-                "methods, or put limiter.exempt into its list of decorators; an application as a "
-                "whole is free with BUCKET_ENABLED = False."
-            )
-        self._registry.exempt_from_now(target)
-        return target
-
-    def request_filter(self, passes: Filter) -> Filter:
-        """Register a function that lets a request pass without any limit by returning True."""
-        if not callable(passes):
-            raise ConfigError(f"A request filter is a function, not {passes!r}.")
-        self._filters.append(plain(passes))
-        return passes
-
-    def _decorate(self, rule: Rule, target: Target) -> Target:
-        if isinstance(target, Blueprint):
-            self._registry.limit_blueprint(target, rule)
-            return target
-        if not is_function(target):
-            raise ConfigError(
-                f"A limit decorates a function or a Blueprint, not {target!r}. For a class, "
-                "decorate its methods, or put the limit into its list of decorators; for an "
-                "application, set application_limits or default_limits."
-            )
-        function, rules = self._registry.undecorated(target)
-        rules = (*rules, rule)
-        decoration: Decoration
-
-        if inspect.iscoroutinefunction(function):
-            is_async = self._has_async or any(rule.has_async for rule in rules)
-
-            @wraps(function)
-            async def wrapper(*args: Any, **kwargs: Any) -> Any:
-                if is_async:
-                    # Functions that must be awaited cannot be, in the thread of a running loop.
-                    await asyncio.to_thread(self._at_decorator, decoration)
-                else:
-                    self._at_decorator(decoration)
-                return await function(*args, **kwargs)
-        else:
-
-            @wraps(function)
-            def wrapper(*args: Any, **kwargs: Any) -> Any:
-                self._at_decorator(decoration)
-                return function(*args, **kwargs)
-
-        decoration = self._registry.decorated(wrapper, function, rules)
-        return wrapper  # type: ignore[return-value]  # it stands in for its function
-
-    def consume(
-        self, limit: Limit | str, key: str, cost: int = 1, scope: str = "manual"
-    ) -> Decision:
-        """Charge a bucket that belongs to no view, and return what was decided.
-
-        Works wherever there is an application context: in a view, a task, a command.
-
-        :param limit: a Limit, or a text for one.
-        :param key: the client.
-        :param cost: tokens; 0 looks without taking.
-        :param scope: sets buckets of the same client apart.
-        :raises ConfigError: for a limit, a key or a cost that is none.
-        """
-        state = state_of(self.name)
-        charge = state.charge(limit, key, cost, scope)
-        if not self._is_on(state):
-            return Decision(True)
-        if state.config.dry_run:
-            return state.store.take((), (), [charge])
-        return state.store.take([charge])
-
-    def peek(self, limit: Limit | str, key: str, cost: int = 1, scope: str = "manual") -> Decision:
-        """Return what :meth:`consume` would answer, taking nothing."""
-        state = state_of(self.name)
-        charge = state.charge(limit, key, cost, scope)
-        if not self._is_on(state):
-            return Decision(True)
-        return state.peek(charge)
-
-    def reset(self, client: str) -> int:
-        """Forget all buckets of a client, so that they are full; return how many there were.
-
-        :param client: as the key function returns it, such as ``"2001:db8::/64"``.
-        :raises StoreUnavailable: if the store cannot be reached.
-        """
-        state = state_of(self.name)
-        return state.store.reset(state.spelling.client(state.client(client)))
-
-    def health(self) -> Health:
-        """Return how the store does, for a health endpoint: no call is made for it.
-
-        Its ``state`` is ``"ok"``, ``"degraded"`` (BUCKET_ON_ERROR decides) or ``"recovering"``.
-        A degraded limiter is no reason to restart the application: it goes on by itself.
-        """
-        return health_of(state_of(self.name).store)
-
-    def settle(self, cost: int) -> None:
-        """Say what the current request really cost, once that is known.
-
-        The limits that its view was charged are corrected by the difference, in one call after
-        the response; a debt is possible. If some of them were written with a `cost`, only these:
-        the others count requests. While a response is streamed, this works as well.
-
-        :param cost: tokens, in place of the cost that was charged.
-        :raises ConfigError: for a cost that is none.
-        """
-        checked_cost(cost)
-        _, exchange = request.__dict__.get(self._slot, (None, None))
-        if exchange is not None:
-            exchange.real_cost = cost
-
-    @property
-    def current(self) -> Decision | None:
-        """What was decided about the current request; None if no limit applied."""
-        if not has_request_context():
-            return None
-        _, exchange = request.__dict__.get(self._slot, (None, None))
-        return exchange.decision if exchange is not None else None
-
-    @property
-    def enabled(self) -> bool:
-        """Whether limits hold: as ``BUCKET_ENABLED`` says, until this is assigned to."""
-        if self._enabled is None and has_app_context():
-            return state_of(self.name).config.enabled
-        return self._enabled is not False
-
-    @enabled.setter
-    def enabled(self, value: bool) -> None:
-        self._enabled = bool(value)
-
-
-def is_function(target: object) -> bool:
-    """Return whether a target may stand for a view: classes and applications are called too."""
-    return callable(target) and not isinstance(target, (type, Flask))
 
 
 def is_preflight(req: Request) -> bool:

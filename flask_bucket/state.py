@@ -16,7 +16,7 @@ from .keys import Spelling, spelled, tail
 from .limits import ConfigError, Limit
 from .plans import Plan, Planner
 from .rules import BoundRule, checked_cost, checked_key
-from .stores.base import Store
+from .stores.base import Store, innermost
 from .stores.memory import MemoryStore
 from .stores.outage import OutageStore, Policy
 from .stores.redis import RedisStore
@@ -171,10 +171,17 @@ class AppState:
 
     def _look(self, request: Request) -> None:
         self.looked = True
-        if isinstance(self.store, MemoryStore) and request.environ.get("wsgi.multiprocess"):
+        environ = request.environ
+        if isinstance(innermost(self.store), MemoryStore) and environ.get("wsgi.multiprocess"):
             logger.warning(
                 "Buckets are kept in this process, and there are several: each grants every "
                 "limit again. Set BUCKET_REDIS_URL (FLASK_BUCKET_REDIS_URL in the environment)."
+            )
+        if "HTTP_X_FORWARDED_FOR" in environ and "werkzeug.proxy_fix.orig" not in environ:
+            logger.warning(
+                "A request came with X-Forwarded-For, which is not read: if a proxy of yours wrote "
+                "it, all clients behind that share its address. Apply "
+                "werkzeug.middleware.proxy_fix.ProxyFix to the application."
             )
 
 

@@ -16,7 +16,7 @@ from ..errors import StoreUnavailable
 from ..limits import Limit
 from ..rules import BoundRule
 from ..state import AppState
-from ..stores.inspect_redis import RedisServer
+from ..stores.redis.inspection import RedisServer
 from .findings import Finding
 from .states import bounds, exempt_in, routes
 

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from ..bucket import State, refresh, wait
 from ..limits import SECOND, Limit
 from ..state import AppState
-from ..stores.inspect_redis import RedisServer
+from ..stores.redis.inspection import RedisServer
 from .output import Failure
 from .states import known_limits
 

@@ -11,7 +11,7 @@ from flask import current_app
 from flask.cli import with_appcontext
 
 from ..state import AppState
-from ..stores.inspect_redis import RedisServer
+from ..stores.redis.inspection import RedisServer
 from .app_checks import limit_checks, proxy_checks, route_checks, setting_checks, workers_in
 from .findings import Finding
 from .output import Table, counted, print_json, print_table

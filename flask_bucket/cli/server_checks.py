@@ -8,7 +8,8 @@ from ..decisions import Charge
 from ..errors import StoreUnavailable
 from ..limits import Limit
 from ..state import AppState
-from ..stores.inspect_redis import Node, RedisServer, innermost
+from ..stores.base import innermost
+from ..stores.redis.inspection import Node, RedisServer
 from .findings import Finding
 
 _OLDEST = {"Redis": (6, 2), "Valkey": (7, 2)}

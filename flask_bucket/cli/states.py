@@ -83,9 +83,9 @@ def name_of(function: Any) -> str:
 
 def exempt_in(states: Mapping[str, AppState], route: Route) -> bool:
     """Return whether somebody said that a route is to be free of limits."""
-    return any(_is_exempt(state, route) for state in states.values())
+    return any(is_exempt(state, route) for state in states.values())
 
 
-def _is_exempt(state: AppState, route: Route) -> bool:
+def is_exempt(state: AppState, route: Route) -> bool:
     view = state.app.view_functions.get(route.endpoint)
-    return view is not None and state.planner._is_exempt(route.endpoint, view, route.method)
+    return view is not None and state.planner.is_exempt(route.endpoint, view, route.method)

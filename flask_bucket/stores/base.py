@@ -46,6 +46,13 @@ class Store(Protocol):
         """Let go of connections; the store may be used again, and opens new ones then."""
 
 
+def innermost(store: Store) -> Store:
+    """Return the store that keeps the buckets, of stores that wrap one another."""
+    while (wrapped := getattr(store, "store", None)) is not None:
+        store = wrapped
+    return store
+
+
 def checked_now(now: int) -> int:
     """Return `now` if it is a time the arithmetic can count in.
 

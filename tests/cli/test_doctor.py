@@ -15,7 +15,7 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 from flask_bucket import Limiter
 from flask_bucket.cli.app_checks import workers_in
 from flask_bucket.cli.server_checks import _node, _round_trip
-from flask_bucket.stores.inspect_redis import Node
+from flask_bucket.stores.redis.inspection import Node
 from tests.cli.conftest import Said, get, run_in
 from tests.servers import Server
 

@@ -1,9 +1,8 @@
 """Inspection: what the people who run it ask of the server, beside its deciding requests.
 
-Apart from ``redis.py``, the only module that knows Redis, so that the module on every request's
-way holds nothing that no request needs. One class is all that the commands see of the server. It
-works on a cluster as well: keys are looked for on every primary, and none is touched together
-with another.
+Apart from the store, so that what is on every request's way holds nothing that no request needs.
+One class is all that the commands see of the server. It works on a cluster as well: keys are
+looked for on every primary, and none is touched together with another.
 """
 
 from __future__ import annotations
@@ -24,21 +23,14 @@ from redis.exceptions import (
     ResponseError,
 )
 
-from ..bucket import State
-from ..errors import StoreUnavailable
-from ..limits import SECOND
-from .base import Store
-from .redis import RedisStore
+from ...bucket import State
+from ...errors import StoreUnavailable
+from ...limits import SECOND
+from ..base import Store, innermost
+from .store import RedisStore
 
 #: Keys asked for in one round trip. With SCAN, a hint.
 _BATCH = 1000
-
-
-def innermost(store: Store) -> Store:
-    """Return the store that keeps the buckets, of stores that wrap one another."""
-    while (wrapped := getattr(store, "store", None)) is not None:
-        store = wrapped
-    return store
 
 
 @dataclass(frozen=True, slots=True)
