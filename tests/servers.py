@@ -9,11 +9,14 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 #: Comma-separated names of what must be there: what is missing fails instead of being skipped.
 REQUIRED = frozenset(filter(None, os.environ.get("TESTS_REQUIRE", "").split(",")))
@@ -71,23 +74,26 @@ class Server:
         return redis.Redis(port=self.port, socket_timeout=5)
 
     def start(self) -> Server:
-        basics = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
-        basics += ["--save", "", "--appendonly", "no"]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                [self.binary, *basics, *self.options], stdout=log, stderr=log, cwd=self.folder
+                [self.binary, *self.arguments()], stdout=log, stderr=log, cwd=self.folder
             )
         self.wait_until_it_answers()
         return self
+
+    def arguments(self) -> list[str]:
+        basics = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
+        return [*basics, "--save", "", "--appendonly", "no", *self.options]
 
     def wait_until_it_answers(self, seconds: float = 15) -> None:
         deadline = time.monotonic() + seconds
         while True:
             try:
                 with self.client() as client:
+                    client.set_retry(Retry(NoBackoff(), 0))
                     client.ping()
                 return
-            except redis.ResponseError:
+            except (redis.ResponseError, redis.exceptions.BusyLoadingError):
                 return  # it wants a password or is loading, and it answers
             except redis.RedisError:
                 if time.monotonic() > deadline or self.process is None or self.process.poll():
@@ -117,3 +123,114 @@ class Server:
     def stop(self) -> None:
         self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Sentinel(Server):
+    """A sentinel that watches one primary under the name ``buckets``."""
+
+    def __init__(self, binary: str, watched: Server) -> None:
+        super().__init__(binary)
+        (self.folder / "sentinel.conf").write_text(
+            f"port {self.port}\nbind 127.0.0.1\n"
+            f"sentinel monitor buckets 127.0.0.1 {watched.port} 2\n"
+            "sentinel down-after-milliseconds buckets 500\n"
+            "sentinel failover-timeout buckets 1000\n"
+        )
+
+    def arguments(self) -> list[str]:
+        return [str(self.folder / "sentinel.conf"), "--sentinel"]
+
+
+class TlsServer(Server):
+    """A server that speaks TLS only."""
+
+    def __init__(self, binary: str, ca: Path, certificate: Path, key: Path) -> None:
+        super().__init__(binary)
+        self.ca = ca
+        self.options = (
+            *("--tls-cert-file", str(certificate), "--tls-key-file", str(key)),
+            *("--tls-ca-cert-file", str(ca), "--tls-auth-clients", "no"),
+        )
+
+    @property
+    def url(self) -> str:
+        return f"rediss://localhost:{self.port}/0"
+
+    def arguments(self) -> list[str]:
+        return [*super().arguments(), "--port", "0", "--tls-port", str(self.port)]
+
+    def client(self) -> redis.Redis:
+        return redis.Redis(
+            "localhost", self.port, socket_timeout=5, ssl=True, ssl_ca_certs=str(self.ca)
+        )
+
+
+class Cluster:
+    """Three primaries that share the slots, each with so many replicas."""
+
+    SLOTS = ((0, 5460), (5461, 10922), (10923, 16383))
+
+    def __init__(self, binary: str, replicas: int = 0) -> None:
+        self.nodes = [
+            Server(
+                binary,
+                *("--cluster-enabled", "yes", "--cluster-node-timeout", "1000"),
+                *("--cluster-port", str(free_port()), "--cluster-replica-validity-factor", "0"),
+                *("--cluster-require-full-coverage", "no"),
+            )
+            for _ in range(len(self.SLOTS) * (1 + replicas))
+        ]
+
+    @property
+    def primaries(self) -> list[Server]:
+        """Those that were primaries at first."""
+        return self.nodes[: len(self.SLOTS)]
+
+    @property
+    def url(self) -> str:
+        return "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in self.primaries)
+
+    def start(self) -> Cluster:
+        for number, node in enumerate(self.nodes, 1):
+            node.start()
+            with node.client() as client:
+                client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", number)
+        for node, (first, last) in zip(self.primaries, self.SLOTS, strict=True):
+            with node.client() as client:
+                client.execute_command("CLUSTER", "ADDSLOTSRANGE", first, last)
+        with self.nodes[0].client() as client:
+            for node in self.nodes[1:]:
+                bus = node.options[node.options.index("--cluster-port") + 1]
+                client.execute_command("CLUSTER", "MEET", "127.0.0.1", node.port, bus)
+        self._wait_until(lambda info: info["cluster_known_nodes"] == str(len(self.nodes)))
+        for i, node in enumerate(self.nodes[len(self.SLOTS) :]):
+            self._until_it_does(node, "REPLICATE", self.identity(self.primaries[i % 3]))
+        self._wait_until(lambda info: info["cluster_state"] == "ok")
+        return self
+
+    def identity(self, node: Server) -> str:
+        with node.client() as client:
+            return str(client.execute_command("CLUSTER", "MYID").decode())
+
+    def stop(self) -> None:
+        for node in self.nodes:
+            node.stop()
+
+    def _wait_until(self, holds: Callable[[dict[str, str]], bool]) -> None:
+        deadline = time.monotonic() + 30
+        for node in self.nodes:
+            with node.client() as client:
+                while not holds(client.execute_command("CLUSTER INFO")):
+                    assert time.monotonic() < deadline, "the cluster does not come together"
+                    time.sleep(0.05)
+
+    def _until_it_does(self, node: Server, *command: str) -> None:
+        deadline = time.monotonic() + 30
+        with node.client() as client:
+            while True:
+                try:
+                    client.execute_command("CLUSTER", *command)
+                    return
+                except redis.ResponseError:
+                    assert time.monotonic() < deadline, f"CLUSTER {command} does not work"
+                    time.sleep(0.05)

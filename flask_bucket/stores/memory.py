@@ -35,6 +35,8 @@ class MemoryStore:
         self._expires: dict[str, int] = {}
         #: One entry a bucket, due when it was first to expire: then it is dropped or queued again.
         self._queue: list[tuple[int, str]] = []
+        #: The keys that have one. A reset leaves it there, for when the bucket comes back.
+        self._queued: set[str] = set()
         self._lock = Lock()
 
     def take(
@@ -78,6 +80,7 @@ class MemoryStore:
             self._states.clear()
             self._expires.clear()
             self._queue.clear()
+            self._queued.clear()
 
     def __len__(self) -> int:
         return len(self._states)
@@ -95,8 +98,9 @@ class MemoryStore:
             if state is None or state.scale != charge.limit.scale:
                 continue
             expires = clock + bucket.ttl(charge.limit, state) * 1000
-            if charge.key not in self._expires:
+            if charge.key not in self._queued:
                 heapq.heappush(self._queue, (expires, charge.key))
+                self._queued.add(charge.key)
             self._states[charge.key], self._expires[charge.key] = state, expires
         self._sweep(clock, at_most=2 * len(charges))
 
@@ -112,7 +116,9 @@ class MemoryStore:
             expires = self._expires.get(key)
             if expires is not None and expires > clock:
                 heapq.heappush(self._queue, (expires, key))
-            elif expires is not None:
+                continue
+            self._queued.discard(key)
+            if expires is not None:
                 del self._states[key], self._expires[key]
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache, partial
+from math import ceil
 from threading import Lock
 from typing import Literal, TypeVar
 
 from ..decisions import Charge, Decision
 from ..errors import BucketUnreadable, StoreUnavailable
+from ..limits import ConfigError, Limit
 from .base import Store
 from .memory import MemoryStore
 
@@ -20,11 +24,33 @@ Answer = TypeVar("Answer")
 
 logger = logging.getLogger("flask_bucket")
 
+#: Seconds between two log lines about buckets that cannot be read.
+QUIET = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How a store does, as far as its last calls tell."""
+
+    #: ``"ok"``; ``"degraded"``: the outage policy decides; ``"recovering"``: the store answers
+    #: again, but nothing was written yet that would prove it well.
+    state: Literal["ok", "degraded", "recovering"] = "ok"
+    #: Unix time at which the outage began.
+    since: float | None = None
+    #: What began it, in the words of the client library.
+    reason: str | None = None
+    #: Seconds until the store is tried again; 0.0 unless degraded.
+    next_try: float = 0.0
+
 
 class Breaker:
     """Says when a store that fails is to be tried: once in every interval, by one request.
 
     Thread-safe, and never locked during a call: those who need not try do not wait.
+
+    An answer lets all calls through again, but only one that wrote something ends the outage: a
+    server that takes no writes (no memory left, a replica) still answers those that are refused,
+    and would seem to recover with each.
 
     :param interval: seconds between tries.
     :param clock: seconds, monotonic.
@@ -35,18 +61,27 @@ class Breaker:
         self._clock = clock
         self._lock = Lock()
         self._next_try: float | None = None
+        self._outage: tuple[float, str] | None = None
         #: Counts the changes, so that a call that began before one cannot make another.
         self._changes = 0
 
     @property
     def is_open(self) -> bool:
-        """Whether the store is taken to be out of reach."""
+        """Whether calls are held back, because the store is taken to be out of reach."""
         return self._next_try is not None
 
     def seconds_to_next_try(self) -> float:
         """Return the seconds until the store is tried again; 0.0 while it is well."""
         next_try = self._next_try
         return 0.0 if next_try is None else max(0.0, next_try - self._clock())
+
+    def health(self) -> Health:
+        """Return what is known, asking nobody."""
+        with self._lock:
+            if self._outage is None:
+                return Health()
+            state: Literal["degraded", "recovering"] = "degraded" if self.is_open else "recovering"
+            return Health(state, *self._outage, self.seconds_to_next_try())
 
     def enter(self) -> int | None:
         """Return a ticket for one call, or None if the store is not to be tried now."""
@@ -60,25 +95,35 @@ class Breaker:
                 self._next_try = now + self.interval
             return self._changes
 
-    def succeeded(self, ticket: int) -> bool:
-        """Note that a call went well; return whether that ends an outage."""
-        if self._next_try is None:
+    def succeeded(self, ticket: int, wrote: Callable[[], bool] = lambda: True) -> bool:
+        """Note that a call went well; return whether that ends an outage.
+
+        :param wrote: says whether anything was written.
+        """
+        if self._outage is None:
             return False
         with self._lock:
-            if self._next_try is None or ticket != self._changes:
+            if self._outage is None or ticket != self._changes:
                 return False
-            self._next_try, self._changes = None, self._changes + 1
+            if self._next_try is not None:
+                self._next_try, self._changes = None, self._changes + 1
+            if not wrote():
+                return False
+            self._outage = None
             return True
 
-    def failed(self, ticket: int) -> bool:
+    def failed(self, ticket: int, reason: str = "") -> bool:
         """Note that a call failed; return whether that begins an outage."""
         with self._lock:
             if ticket != self._changes:
                 return False
-            began = self._next_try is None
+            if self._next_try is None:
+                self._changes += 1
             self._next_try = self._clock() + self.interval
-            self._changes += began
-            return began
+            if self._outage is not None:
+                return False
+            self._outage = (time.time(), reason)
+            return True
 
 
 class OutageStore:
@@ -105,11 +150,18 @@ class OutageStore:
         self.store = store
         self.policy = policy
         self.breaker = Breaker(recovery_interval, clock)
+        self._breakers: dict[Hashable, Breaker] = {None: self.breaker}
+        # A store of several servers says which one decides: the others may be well.
+        self._node_of: Callable[[Sequence[Charge]], Hashable] | None
+        self._node_of = getattr(store, "node_of", None)
+        self._clock = clock
+        self._quiet_until = float("-inf")
         self._on_outage = on_outage
         self._on_recovery = on_recovery
         self._local = MemoryStore()
         # Limits made by callables are without number, so those scaled are kept bounded.
-        self._scaled = lru_cache(maxsize=1000)(lambda limit: limit.scaled(local_share))
+        share = Fraction(str(local_share)).limit_denominator(1_000_000)  # 0.333... is a third
+        self._scaled = lru_cache(maxsize=1000)(partial(share_of, share=share))
 
     def take(
         self,
@@ -118,15 +170,22 @@ class OutageStore:
         shadow: Sequence[Charge] = (),
         now: int | None = None,
     ) -> Decision:
-        decision = self._attempt(lambda: self.store.take(charges, held, shadow, now))
-        return self._decide(charges, shadow, now) if decision is None else decision
+        breaker = self._breaker((*charges, *held, *shadow))
+        decision = self._attempt(
+            breaker, lambda: self.store.take(charges, held, shadow, now), _wrote
+        )
+        return self._decide(breaker, charges, shadow, now) if decision is None else decision
 
     def peek(self, charges: Sequence[Charge], now: int | None = None) -> Decision:
-        decision = self._attempt(lambda: self.store.peek(charges, now))
-        return self._decide(charges, (), now, peek=True) if decision is None else decision
+        breaker = self._breaker(charges)
+        decision = self._attempt(breaker, lambda: self.store.peek(charges, now), lambda _: False)
+        if decision is None:
+            return self._decide(breaker, charges, (), now, peek=True)
+        return decision
 
     def settle(self, charges: Sequence[Charge], now: int | None = None) -> None:
-        self._attempt(lambda: self.store.settle(charges, now))
+        breaker = self._breaker(charges)
+        self._attempt(breaker, lambda: self.store.settle(charges, now), lambda _: True)
 
     def reset(self, client: str) -> int:
         # Somebody asked for this: pretending that it was done would be worse than an error.
@@ -136,19 +195,37 @@ class OutageStore:
         self.store.close()
         self._local.close()
 
-    def _attempt(self, call: Callable[[], Answer]) -> Answer | None:
+    def health(self) -> Health:
+        """Return how the store does; of several servers, the one that is worst. Asks nobody."""
+        ranks = ("ok", "recovering", "degraded")
+        found = [breaker.health() for breaker in tuple(self._breakers.values())]
+        return max(found, key=lambda health: ranks.index(health.state))
+
+    def _breaker(self, charges: Sequence[Charge]) -> Breaker:
+        if self._node_of is None:
+            return self.breaker
+        node = self._node_of(charges)
+        found = self._breakers.get(node)
+        if found is None:
+            made = Breaker(self.breaker.interval, self._clock)
+            found = self._breakers.setdefault(node, made)
+        return found
+
+    def _attempt(
+        self, breaker: Breaker, call: Callable[[], Answer], wrote: Callable[[Answer], bool]
+    ) -> Answer | None:
         """Return what the store says, or None if it cannot or is not to be asked now."""
-        ticket = self.breaker.enter()
+        ticket = breaker.enter()
         if ticket is None:
             return None
         try:
             answer = call()
         except BucketUnreadable as error:
-            logger.error("A bucket cannot be read, and the outage policy decided: %s", error)
-            self._end(ticket)
+            self._complain(error)
+            self._end(breaker.succeeded(ticket, lambda: False))
             return None
         except StoreUnavailable as error:
-            if self.breaker.failed(ticket):
+            if breaker.failed(ticket, str(error)):
                 logger.error(
                     "The store is out of reach; until it answers, BUCKET_ON_ERROR=%r decides: %s",
                     self.policy,
@@ -156,16 +233,24 @@ class OutageStore:
                 )
                 self._on_outage(str(error))
             return None
-        self._end(ticket)
+        self._end(breaker.succeeded(ticket, lambda: wrote(answer)))
         return answer
 
-    def _end(self, ticket: int) -> None:
-        if self.breaker.succeeded(ticket):
+    def _end(self, ended: bool) -> None:
+        if ended:
             logger.warning("The store answers again, and the limits hold.")
             self._on_recovery()
 
+    def _complain(self, error: BucketUnreadable) -> None:
+        """Log that one bucket cannot be read, but not with every request."""
+        now = self._clock()
+        if now >= self._quiet_until:
+            self._quiet_until = now + QUIET
+            logger.error("A bucket cannot be read, and the outage policy decided: %s", error)
+
     def _decide(
         self,
+        breaker: Breaker,
         charges: Sequence[Charge],
         shadow: Sequence[Charge],
         now: int | None,
@@ -174,7 +259,7 @@ class OutageStore:
         if self.policy == "allow":
             return Decision(True, degraded=True)
         if self.policy == "deny":
-            wait = self.breaker.seconds_to_next_try() or self.breaker.interval
+            wait = breaker.seconds_to_next_try() or breaker.interval
             return Decision(not charges, retry_after=wait, degraded=True)
         mine, dry = self._share(charges), self._share(shadow)
         local = self._local.peek(mine, now) if peek else self._local.take(mine, (), dry, now)
@@ -182,3 +267,28 @@ class OutageStore:
 
     def _share(self, charges: Sequence[Charge]) -> list[Charge]:
         return [Charge(self._scaled(c.limit), c.key, c.cost) for c in charges]
+
+
+def _wrote(decision: Decision) -> bool:
+    """Return whether a decision took tokens: then the store can be written to."""
+    return decision.allowed and any(o.allowed and o.cost for o in decision.outcomes)
+
+
+def share_of(limit: Limit, share: Fraction) -> Limit:
+    """Return what one worker grants of a limit, or a little less if that cannot be counted."""
+    try:
+        return limit.scaled(share)
+    except ConfigError:
+        # Not in the middle of a request. The time to fill is the same for every share of it.
+        capacity = max(1, int(limit.capacity * share))
+        return Limit(capacity, capacity, ceil(limit.capacity / limit.rate), limit.name)
+
+
+def health_of(store: Store) -> Health:
+    """Return how a store does, whatever is wrapped around it."""
+    while not isinstance(store, OutageStore):
+        inner: Store | None = getattr(store, "store", None)
+        if inner is None:
+            return Health()
+        store = inner
+    return store.health()

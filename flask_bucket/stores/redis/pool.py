@@ -1,7 +1,7 @@
 """Pool: redis-py's connections, handed out with a bound on their number and on the wait.
 
 redis-py's own pools cost half a round trip on loopback with each command, mostly for metrics of
-their own. The connections (TCP, TLS, unix sockets, Sentinel, authentication) are redis-py's.
+their own. The connections (TCP, TLS, unix sockets, authentication) are redis-py's.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
-from threading import BoundedSemaphore
+from threading import BoundedSemaphore, Lock
 from typing import Any
 
 from redis import exceptions
 
-#: A connection of redis-py, of whichever kind.
+#: A connection of redis-py, of whichever kind, made punctual.
 Connection = Any
+
+Command = tuple[Any, ...]
 
 
 class Pool:
@@ -24,41 +26,60 @@ class Pool:
 
     :param make: makes a connection object, without connecting it.
     :param size: how many connections there may be.
-    :param timeout: seconds to wait for a free one; what was waited is taken off its reply's time.
+    :param timeout: seconds that a call may take in all: to wait for a free connection, to
+        connect, and to get the reply.
     """
 
     def __init__(self, make: Callable[[], Connection], size: int, timeout: float) -> None:
         self._make = make
         self._size = size
         self._timeout = timeout
+        self._beginning = Lock()
         self._begin()
 
     def _begin(self) -> None:
         self._idle: deque[Connection] = deque()
         self._free = BoundedSemaphore(self._size)
+        #: Counts the connections lost, so that those who wait for one can give up at once.
+        self._lost = 0
         self._pid = os.getpid()
 
-    def run(self, command: tuple[Any, ...], failing: type[Exception], otherwise: Any) -> Any:
+    def run(
+        self,
+        command: Command,
+        failing: type[Exception],
+        otherwise: Command,
+        deadline: float | None = None,
+        before: Command | None = None,
+    ) -> Any:
         """Send a command and return its reply.
 
         :param failing: an error reply that says that nothing was done; then `otherwise` is sent.
+        :param deadline: if the call must end before its timeout, when.
+        :param before: sent before the command, on the same connection.
         """
         if self._pid != os.getpid():
-            self._begin()  # after a fork: the sockets are the parent's, so leave them alone
-        free, deadline = self._free, None
+            self._begin_again()
+        ends = deadline or time.monotonic() + self._timeout
+        free = self._free
         if not free.acquire(blocking=False):
-            deadline = time.monotonic() + self._timeout
-            if not free.acquire(timeout=self._timeout):
-                raise exceptions.ConnectionError(
-                    f"all {self._size} connections are in use (BUCKET_MAX_CONNECTIONS)"
-                )
+            self._wait(free, ends)
+            deadline = ends
         try:
-            connection = self._connected()
+            connection = self._idle_one()
+            if connection is None:
+                connection = self._connected(ends)
+                deadline = ends
+            # Without a deadline the timeout begins now, and the socket's own will do.
             try:
                 try:
+                    if before is not None:
+                        _exchange(connection, before, ends)
                     reply = _exchange(connection, command, deadline)
                 except failing:
-                    reply = _exchange(connection, otherwise, deadline)
+                    if before is not None:
+                        _exchange(connection, before, ends)
+                    reply = _exchange(connection, otherwise, ends)
             except exceptions.ReadOnlyError:
                 self._drop(connection)  # a primary that became a replica: look for the new one
                 raise
@@ -81,20 +102,53 @@ class Pool:
             except IndexError:
                 return
 
-    def _connected(self) -> Connection:
-        """Return a connection that is up, the one used last if possible."""
+    def _begin_again(self) -> None:
+        """Begin anew after a fork: the sockets are the parent's, so leave them alone."""
+        with self._beginning:
+            if self._pid != os.getpid():
+                self._begin()
+
+    def _wait(self, free: BoundedSemaphore, ends: float) -> None:
+        """Wait for one of the connections, unless they turn out to be lost."""
+        lost = self._lost
+        if not free.acquire(timeout=max(0, ends - time.monotonic())):
+            raise exceptions.ConnectionError(
+                f"all {self._size} connections are in use (BUCKET_MAX_CONNECTIONS)"
+            )
+        if lost != self._lost:
+            free.release()
+            raise exceptions.ConnectionError("a connection was lost while this call waited for it")
+
+    def _idle_one(self) -> Connection | None:
+        """Return a connection that is up, the one used last; None if there is none."""
         try:
             connection = self._idle.pop()
         except IndexError:
-            connection = self._make()
-        else:
-            if not _closed(connection):
-                return connection
-        connection.connect()
+            return None
+        return None if _closed(connection) else connection
+
+    def _connected(self, ends: float) -> Connection:
+        """Return a new connection, once it is up."""
+        began = time.monotonic()
+        connection = self._make()
+        try:
+            connection.connect_by(ends)
+        except BaseException:
+            self._lost += 1
+            raise
+        now = time.monotonic()
+        if ends - now < (now - began) / 2:
+            # Connecting is some round trips, and a charge is one: rather than send it and not
+            # wait for the answer, keep the connection for the next one.
+            self._idle.append(connection)
+            raise exceptions.TimeoutError(
+                f"connecting took {now - began:.3f} s of the {self._timeout} s for each request"
+            )
         return connection
 
     def _drop(self, connection: Connection) -> None:
         """Disconnect one that is lost, and those that idle: most likely they are lost as well."""
+        self._lost += 1
         connection.disconnect()
         self.close()
 
@@ -113,10 +167,8 @@ def _closed(connection: Connection) -> bool:
     return True
 
 
-def _exchange(connection: Connection, command: tuple[Any, ...], deadline: float | None) -> Any:
+def _exchange(connection: Connection, command: Command, deadline: float | None) -> Any:
     connection.send_packed_command(connection.pack_command(*command), check_health=False)
     if deadline is not None and not connection.can_read(max(0, deadline - time.monotonic())):
-        raise exceptions.TimeoutError(
-            "no reply in what was left of the timeout, after waiting for a connection"
-        )
+        raise exceptions.TimeoutError("no reply in what was left of the timeout")
     return connection.read_response()

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from hashlib import sha1
-from importlib.resources import files
-from typing import Any
+from typing import Any, TypeVar
 
 import redis
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import RedisClusterException, RedisError, TryAgainError
 
 from ...bucket import State, outcome
 from ...decisions import Charge, Decision, Outcome, no_negative_cost
 from ...errors import BucketUnreadable, StoreUnavailable
 from ...limits import ConfigError
 from ..base import checked_now
-from .pool import Pool
-from .urls import connections_to
-
-SCRIPT = files("flask_bucket").joinpath("bucket.lua").read_bytes()
-SCRIPT_SHA = sha1(SCRIPT, usedforsecurity=False).hexdigest().encode()
+from . import slots
+from .links import SCRIPT as SCRIPT
+from .links import Link, link_by, link_to
+from .slots import Scattered
+from .urls import place
 
 #: The server's words for a key that holds no bucket: another type, or a hash of other things.
 _NOT_A_BUCKET = re.compile("WRONGTYPE|attempt to (compare|perform arithmetic|call|index)")
 
-#: Runs the script: given a number of keys, the keys and the arguments, returns its reply.
-Evaluate = Callable[..., list[int]]
+
+Answer = TypeVar("Answer")
 
 
 class RedisStore:
@@ -35,22 +33,21 @@ class RedisStore:
 
     Thread-safe, and safe to make before a fork: nothing connects before the first call.
 
-    :param client: a client of redis-py. Give it timeouts, and no retries: a charge that is
-        sent again may be charged twice. :meth:`from_url` sees to that.
+    :param client: a ``redis.Redis`` or ``redis.RedisCluster``. Give it timeouts, and no retries:
+        a charge that is sent again may be taken twice. :meth:`from_url` sees to that.
     :param key_prefix: what the keys begin with; :meth:`reset` finds a client's buckets by it.
     :raises ConfigError: if `client` is no client.
     """
 
-    def __init__(self, client: redis.Redis, key_prefix: str = "bucket") -> None:
+    def __init__(
+        self, client: redis.Redis | redis.RedisCluster, key_prefix: str = "bucket"
+    ) -> None:
         if not callable(getattr(client, "execute_command", None)):
             raise ConfigError(
                 f"{client!r} is neither a URL, nor a client of redis-py, nor a store. "
                 "Expected one, such as 'redis://localhost:6379/0'."
             )
-        self.key_prefix = key_prefix
-        self.client = client
-        self._evaluate = _by_client(client)
-        self._close: Callable[[], None] = client.close
+        self._use(link_by(client), key_prefix)
 
     @classmethod
     def from_url(
@@ -62,20 +59,35 @@ class RedisStore:
         key_prefix: str = "bucket",
         **options: Any,
     ) -> RedisStore:
-        """Make a store for ``redis://``, ``rediss://`` (TLS) or ``unix://``.
+        """Make a store for a server, a primary watched by sentinels, or a cluster.
 
-        :param timeout: seconds to connect, to wait for each reply, and for a free connection.
-        :param max_connections: in each process.
-        :param options: further arguments of redis-py's connections, such as ``ssl_ca_certs``.
+        ``redis://host:6379/0``, ``unix:///path/to.sock``,
+        ``redis+sentinel://host:26379,host:26379/service/0``, ``redis+cluster://host:6379,host``;
+        with ``rediss`` instead of ``redis`` over TLS. User and password go before the hosts.
+
+        :param timeout: seconds that a request waits at most: for a free connection, to connect,
+            and for the reply.
+        :param max_connections: in each process; of a cluster, to each node.
+        :param options: further arguments of redis-py's connections, such as ``ssl_ca_certs``;
+            ``sentinel_kwargs`` are those for the sentinels where they differ.
         :raises ConfigError: if the URL or an option is not one.
         """
-        kind, settings = connections_to(url, timeout, options)
-        pool = Pool(lambda: kind(**settings), max_connections, timeout)
-        connections = redis.ConnectionPool(connection_class=kind, **settings)
-        store = cls(redis.Redis(connection_pool=connections), key_prefix)
-        store._evaluate = _by_pool(pool)
-        store._close = pool.close
+        store = cls.__new__(cls)
+        link = link_to(place(url, timeout, options), max_connections, timeout)
+        store._use(link, key_prefix)
         return store
+
+    def _use(self, link: Link, key_prefix: str) -> None:
+        self.key_prefix = key_prefix
+        self._link = link
+        self._evaluate = link.evaluate
+        #: Of a cluster, what says which keys can be charged in one call.
+        self._slot: Callable[[str], int] | None = link.slot
+
+    @property
+    def client(self) -> Any:
+        """A client of redis-py, for what is no charge."""
+        return self._link.client()
 
     def take(
         self,
@@ -85,14 +97,28 @@ class RedisStore:
         now: int | None = None,
     ) -> Decision:
         no_negative_cost((*charges, *held, *shadow))
+        if self._slot is not None:
+            return self._in_slots(
+                (*charges, *held, *shadow),
+                lambda: _decision(self._run(b"take", charges, shadow, held, now), charges, shadow),
+                lambda part_of: slots.take(self._run, part_of, charges, held, shadow, now),
+            )
         return _decision(self._run(b"take", charges, shadow, held, now), charges, shadow)
 
     def peek(self, charges: Sequence[Charge], now: int | None = None) -> Decision:
         no_negative_cost(charges)
-        return _decision(self._run(b"peek", charges, (), (), now), charges, ())
+        return self._in_slots(
+            charges,
+            lambda: _decision(self._run(b"peek", charges, (), (), now), charges, ()),
+            lambda part_of: slots.peek(self._run, part_of, charges, now),
+        )
 
     def settle(self, charges: Sequence[Charge], now: int | None = None) -> None:
-        self._run(b"settle", charges, (), (), now)
+        self._in_slots(
+            charges,
+            lambda: _nothing(self._run(b"settle", charges, (), (), now)),
+            lambda part_of: slots.settle(self._run, part_of, charges, now),
+        )
 
     def reset(self, client: str) -> int:
         pattern = _literal(f"{self.key_prefix}:{{{client}}}:") + "*"
@@ -101,7 +127,35 @@ class RedisStore:
             return sum(self.client.unlink(key) for key in keys)
 
     def close(self) -> None:
-        self._close()
+        self._link.close()
+
+    def node_of(self, charges: Sequence[Charge]) -> Hashable:
+        """Return which of several servers decides about these; None if there is but one.
+
+        One that is out of reach says nothing about the others.
+        """
+        if self._link.node is None:
+            return None
+        nodes = {self._link.node(charge.key) for charge in charges}
+        return nodes.pop() if len(nodes) == 1 else frozenset(nodes)
+
+    def _in_slots(
+        self,
+        charges: Sequence[Charge],
+        together: Callable[[], Answer],
+        apart: Callable[[slots.PartOf], Answer],
+    ) -> Answer:
+        """Do it in one call if one server can; else in as few as it takes."""
+        slot = self._slot
+        if slot is None:
+            return together()
+        try:
+            if len({slot(charge.key) for charge in charges}) <= 1:
+                return together()
+            return apart(slot)
+        except Scattered:
+            # While a slot is moved to another node, some of its keys are here and some there.
+            return apart(str)
 
     def _run(
         self,
@@ -123,27 +177,8 @@ class RedisStore:
             return self._evaluate(len(keys), *keys, *arguments)
 
 
-def _by_pool(pool: Pool) -> Evaluate:
-    def evaluate(*arguments: Any) -> list[int]:
-        reply: list[int] = pool.run(
-            ("EVALSHA", SCRIPT_SHA, *arguments), NoScriptError, ("EVAL", SCRIPT, *arguments)
-        )
-        return reply
-
-    return evaluate
-
-
-def _by_client(client: redis.Redis) -> Evaluate:
-    execute: Callable[..., list[int]] = client.execute_command
-
-    def evaluate(*arguments: Any) -> list[int]:
-        try:
-            return execute("EVALSHA", SCRIPT_SHA, *arguments)
-        except NoScriptError:
-            # A server that restarted, or flushed its scripts, has charged nothing yet.
-            return execute("EVAL", SCRIPT, *arguments)
-
-    return evaluate
+def _nothing(reply: object) -> None:
+    """Leave a reply unread."""
 
 
 def _decision(reply: list[int], charges: Sequence[Charge], shadow: Sequence[Charge]) -> Decision:
@@ -161,9 +196,13 @@ def _translated() -> Iterator[None]:
     """Raise what the client library raises as StoreUnavailable."""
     try:
         yield
-    except (RedisError, OSError) as error:
+    except (RedisError, RedisClusterException, OSError) as error:
         reason = f"{type(error).__name__}: {error}"
-        kind = BucketUnreadable if _NOT_A_BUCKET.search(str(error)) else StoreUnavailable
+        kind = StoreUnavailable
+        if isinstance(error, TryAgainError):
+            kind = Scattered
+        elif _NOT_A_BUCKET.search(str(error)):
+            kind = BucketUnreadable
         raise kind(reason) from error
 
 
