@@ -36,9 +36,10 @@ _UNITS = {
 _ABBREVIATIONS = {"s": "second", "sec": "second", "m": "minute", "min": "minute"}
 _ABBREVIATIONS |= {"h": "hour", "d": "day", "w": "week"}
 
+#: So many digits write out any float, so that every limit's text can be read back.
 _TEXT = re.compile(
-    r"(?P<amount>\d{1,30}(?:\.\d{1,30})?)\s*(?:/|\s+per\s)\s*"
-    r"(?:(?P<multiple>\d{1,30}(?:\.\d{1,30})?)\s*)?(?P<unit>[a-z]+)"
+    r"(?P<amount>\d{1,999}(?:\.\d{1,999})?)\s*(?:/|\s+per\s)\s*"
+    r"(?:(?P<multiple>\d{1,999}(?:\.\d{1,999})?)\s*)?(?P<unit>[a-z]+)"
     r"(?:\s+burst\s+(?P<burst>\d{1,30}))?",
     re.IGNORECASE | re.ASCII,
 )
