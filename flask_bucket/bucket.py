@@ -82,10 +82,9 @@ def wait(limit: Limit, state: State, now: int, cost: int) -> int | None:
     """Return the microseconds from `now` until a refreshed bucket affords `cost`; None if never."""
     if cost > limit.capacity:
         return None
-    missing = cost * limit.scale - state.tokens
-    if missing <= 0 or cost == 0:
+    if cost == 0:
         return 0
-    return -(-missing // limit.step) * limit.tick - (now - state.last_refill)
+    return _time_to(limit, cost * limit.scale, state.tokens, state.last_refill, now)
 
 
 def ttl(limit: Limit, state: State) -> int:
@@ -152,27 +151,44 @@ def settle(states: Mapping[str, State], charges: Sequence[Charge], now: int) -> 
 
 def decision(verdict: Verdict, now: int) -> Decision:
     """Say in seconds and whole tokens what was decided."""
-    return Decision.of(
-        tuple(
-            outcome(j.charge, j.shadow, j.affordable, j.wanted, j.state, now)
-            for j in verdict.judged
-        ),
-        now,
+    outcomes = (
+        outcome(
+            j.charge, j.shadow, j.affordable, j.wanted, j.state.tokens, j.state.last_refill, now
+        )
+        for j in verdict.judged
     )
+    return Decision.of(tuple(outcomes), now)
 
 
 def outcome(
-    charge: Charge, shadow: bool, affordable: bool, wanted: int, state: State, now: int
+    charge: Charge,
+    shadow: bool,
+    affordable: bool,
+    wanted: int,
+    tokens: int,
+    last_refill: int,
+    now: int,
 ) -> Outcome:
-    """Say in seconds and whole tokens what became of one charge."""
+    """Say in seconds and whole tokens what became of one charge.
+
+    :param wanted: tokens that its call asked of the bucket, up to and with this charge.
+    :param tokens: the balance after the call, in parts.
+    """
     limit = charge.limit
-    return Outcome.of(
-        charge,
-        shadow,
-        state.tokens,
-        0 if affordable else wait(limit, state, now, wanted),
-        wait(limit, state, now, limit.capacity) or 0,
-    )
+    waits: int | None = 0
+    if not affordable:
+        waits = None
+        if wanted <= limit.capacity:
+            waits = _time_to(limit, wanted * limit.scale, tokens, last_refill, now)
+    full_in = _time_to(limit, limit.full, tokens, last_refill, now)
+    return Outcome.of(charge, shadow, tokens, waits, full_in)
+
+
+def _time_to(limit: Limit, balance: int, tokens: int, last_refill: int, now: int) -> int:
+    """Return the microseconds from `now` until a refreshed bucket has a balance."""
+    if tokens >= balance:
+        return 0
+    return -(-(balance - tokens) // limit.step) * limit.tick - (now - last_refill)
 
 
 class _Buckets:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...bucket import State, outcome
+from ...bucket import outcome
 from ...decisions import Charge, Decision, Outcome
 from ...errors import StoreUnavailable
 
@@ -57,10 +57,10 @@ class Part:
             affordable, tokens, last_refill, wanted = self.reply[4 * i + 2 : 4 * i + 6]
             limit = charge.limit
             tokens = min(limit.full, tokens + returned.get(charge.key, 0) * limit.scale)
-            state = State(tokens, last_refill, limit.scale)
             wanted += wanted_too.get(charge.key, 0)
             dry = i >= len(self.charges)
-            found.append(outcome(charge, dry, affordable == 1, wanted, state, self.reply[1]))
+            now = self.reply[1]
+            found.append(outcome(charge, dry, affordable == 1, wanted, tokens, last_refill, now))
         return found
 
 

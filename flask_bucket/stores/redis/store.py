@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
 import redis
 from redis.exceptions import RedisClusterException, RedisError, TryAgainError
 
-from ...bucket import State, outcome
+from ...bucket import outcome
 from ...decisions import Charge, Decision, Outcome, no_negative_cost
 from ...errors import BucketUnreadable, StoreUnavailable
 from ...limits import ConfigError
@@ -20,6 +19,9 @@ from .links import SCRIPT as SCRIPT
 from .links import Link, link_by, link_to
 from .slots import Scattered
 from .urls import place
+
+#: What the client library raises when a call fails, whatever the reason.
+FAILURES = (RedisError, RedisClusterException, OSError)
 
 #: The server's words for a key that holds no bucket: another type, or a hash of other things.
 _NOT_A_BUCKET = re.compile("WRONGTYPE|attempt to (compare|perform arithmetic|call|index)")
@@ -122,9 +124,11 @@ class RedisStore:
 
     def reset(self, client: str) -> int:
         pattern = _literal(f"{self.key_prefix}:{{{client}}}:") + "*"
-        with _translated():
+        try:
             keys = list(self.client.scan_iter(match=pattern, count=1000))
             return sum(self.client.unlink(key) for key in keys)
+        except FAILURES as error:
+            raise _translated(error) from error
 
     def close(self) -> None:
         self._link.close()
@@ -166,15 +170,17 @@ class RedisStore:
         now: int | None,
     ) -> list[int]:
         keys: list[str] = []
-        arguments: list[bytes] = [mode, b"" if now is None else b"%d" % checked_now(now)]
+        arguments: list[bytes | int] = [mode, b"" if now is None else checked_now(now)]
         for kind, some in ((b"take", charges), (b"shadow", shadow), (b"held", held)):
             for charge in some:
                 keys.append(charge.key)
-                arguments += (kind, b"%d" % charge.cost, *charge.limit.script_args)
+                arguments += (kind, charge.cost, *charge.limit.script_args)
         if not keys:
             return [1, 0]
-        with _translated():
+        try:
             return self._evaluate(len(keys), *keys, *arguments)
+        except FAILURES as error:
+            raise _translated(error) from error
 
 
 def _nothing(reply: object) -> None:
@@ -184,26 +190,23 @@ def _nothing(reply: object) -> None:
 def _decision(reply: list[int], charges: Sequence[Charge], shadow: Sequence[Charge]) -> Decision:
     now = reply[1]
     outcomes: list[Outcome] = []
-    for i, charge in enumerate((*charges, *shadow)):
-        affordable, tokens, last_refill, wanted = reply[4 * i + 2 : 4 * i + 6]
-        state = State(tokens, last_refill, charge.limit.scale)
-        outcomes.append(outcome(charge, i >= len(charges), affordable == 1, wanted, state, now))
+    at = 2
+    for dry, some in ((False, charges), (True, shadow)):
+        for charge in some:
+            affordable, tokens, last_refill, wanted = reply[at : at + 4]
+            outcomes.append(outcome(charge, dry, affordable == 1, wanted, tokens, last_refill, now))
+            at += 4
     return Decision.of(tuple(outcomes), now)
 
 
-@contextmanager
-def _translated() -> Iterator[None]:
-    """Raise what the client library raises as StoreUnavailable."""
-    try:
-        yield
-    except (RedisError, RedisClusterException, OSError) as error:
-        reason = f"{type(error).__name__}: {error}"
-        kind = StoreUnavailable
-        if isinstance(error, TryAgainError):
-            kind = Scattered
-        elif _NOT_A_BUCKET.search(str(error)):
-            kind = BucketUnreadable
-        raise kind(reason) from error
+def _translated(error: Exception) -> StoreUnavailable:
+    """Return what the rest of the package knows for what the client library raised."""
+    reason = f"{type(error).__name__}: {error}"
+    if isinstance(error, TryAgainError):
+        return Scattered(reason)
+    if _NOT_A_BUCKET.search(str(error)):
+        return BucketUnreadable(reason)
+    return StoreUnavailable(reason)
 
 
 def _literal(text: str) -> str:
