@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from math import ceil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from werkzeug.exceptions import HTTPException, ServiceUnavailable, TooManyRequests
 
 from .decisions import Decision
 from .headers import whole_seconds
 from .limits import ConfigError
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 __all__ = ["BucketUnreadable", "ConfigError", "RateLimitExceeded", "StoreUnavailable"]
 
@@ -26,6 +30,18 @@ class _Refusal(HTTPException):
     wait: float | None = None
     #: How the body is written: "json" or "problem" (RFC 9457).
     error_format: str = "json"
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer as a WSGI application, which is what Flask makes its response from.
+
+        Werkzeug's way makes a response of its own in between, at a third of a refusal's time.
+        """
+        if self.response is not None:
+            return super().__call__(environ, start_response)
+        body = self.get_body().encode()
+        headers = [*self.get_headers(), ("Content-Length", str(len(body)))]
+        start_response(f"{self.code} {self.name}", headers)
+        return [body]
 
     def get_headers(self, *args: Any, **kwargs: Any) -> list[tuple[str, str]]:
         kind = "problem+json" if self.error_format == "problem" else "json"
