@@ -1,0 +1,1 @@
+"""Random and exhaustive histories: the script, the reference and the promises, held together."""

@@ -1,0 +1,200 @@
+"""What is put to the proof: a store of every kind, and a look at what it really keeps."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import fakeredis
+import pytest
+import redis
+
+from flask_bucket.bucket import State
+from flask_bucket.decisions import Charge, Decision
+from flask_bucket.stores.base import Store
+from flask_bucket.stores.memory import MemoryStore
+from flask_bucket.stores.redis import RedisStore
+from tests.conftest import START, running
+from tests.servers import ENGINES, Server
+
+#: Comma-separated names of the only stores to try; all of them when unset.
+CHOSEN = frozenset(filter(None, os.environ.get("PROPERTY_ENGINES", "").split(",")))
+
+#: Calls made to each kind of store, for the terminal's summary.
+CALLS: Counter[str] = Counter()
+
+#: What each engine says it is, once it was used.
+VERSIONS: dict[str, str] = {}
+
+
+class Subject(Protocol):
+    """A store that can be asked what it keeps."""
+
+    name: str
+    store: Store
+
+    def kept(self, keys: Sequence[str]) -> dict[str, State]:
+        """Return the stored buckets, as they are stored."""
+
+    def kept_for(self, keys: Sequence[str]) -> tuple[dict[str, State], dict[str, int | None]]:
+        """Return the stored buckets, and the milliseconds each has left; None for one that stays.
+
+        Both at once, for speed.
+        """
+
+    def put(self, states: dict[str, State], keys: Sequence[str]) -> None:
+        """Store these buckets, and nothing else under these keys."""
+
+    def forget(self) -> None:
+        """Drop all buckets."""
+
+    def clock(self) -> int:
+        """Return the store's own time in microseconds."""
+
+
+class MemorySubject:
+    name = "memory"
+
+    def __init__(self) -> None:
+        self._memory = MemoryStore(clock=lambda: START)
+        self.store: Store = Counted(self.name, self._memory)
+
+    def kept(self, keys: Sequence[str]) -> dict[str, State]:
+        return {k: self._memory._states[k] for k in keys if k in self._memory._states}
+
+    def kept_for(self, keys: Sequence[str]) -> tuple[dict[str, State], dict[str, int | None]]:
+        states, expires = self.kept(keys), self._memory._expires
+        return states, {key: (expires[key] - START) // 1000 for key in states}
+
+    def put(self, states: dict[str, State], keys: Sequence[str]) -> None:
+        self.forget()
+        for key, state in states.items():
+            self._memory._states[key], self._memory._expires[key] = state, START + 10**12
+
+    def forget(self) -> None:
+        self._memory.close()
+
+    def clock(self) -> int:
+        return START
+
+
+class RedisSubject:
+    FIELDS = ("tokens", "last_refill", "scale")
+
+    def __init__(self, name: str, store: RedisStore, client: redis.Redis) -> None:
+        self.name, self.client = name, client
+        self.store: Store = Counted(name, store)
+
+    def kept(self, keys: Sequence[str]) -> dict[str, State]:
+        pipeline = self.client.pipeline(transaction=False)
+        for key in keys:
+            pipeline.hmget(key, *self.FIELDS)
+        return self._states(keys, pipeline.execute())
+
+    def kept_for(self, keys: Sequence[str]) -> tuple[dict[str, State], dict[str, int | None]]:
+        pipeline = self.client.pipeline(transaction=False)
+        for key in keys:
+            pipeline.hmget(key, *self.FIELDS)
+            pipeline.pttl(key)
+        replies = pipeline.execute()
+        left = zip(keys, replies[1::2], strict=True)
+        ttls = {key: None if ms == -1 else ms for key, ms in left if ms != -2}
+        return self._states(keys, replies[::2]), ttls
+
+    def put(self, states: dict[str, State], keys: Sequence[str]) -> None:
+        pipeline = self.client.pipeline(transaction=False)
+        pipeline.delete(*keys)
+        for key, state in states.items():
+            fields = (state.tokens, state.last_refill, state.scale)
+            pipeline.hset(key, mapping=dict(zip(self.FIELDS, fields, strict=True)))
+        pipeline.execute()
+
+    def forget(self) -> None:
+        self.client.flushdb()
+
+    def clock(self) -> int:
+        seconds, rest = self.client.time()
+        return int(seconds) * 1_000_000 + int(rest)
+
+    def _states(self, keys: Sequence[str], rows: list[Any]) -> dict[str, State]:
+        found = {}
+        for key, row in zip(keys, rows, strict=True):
+            if row != [None, None, None]:
+                # Compared as text first: '1e+15' is the same number, and a corrupted balance.
+                numbers = [int(field) for field in row]
+                assert [b"%d" % n for n in numbers] == row, f"{key} holds {row}"
+                found[key] = State(*numbers)
+        return found
+
+
+class Counted:
+    """A store that counts the calls made to it."""
+
+    def __init__(self, name: str, store: Store) -> None:
+        self._name, self._store = name, store
+
+    def take(
+        self,
+        charges: Sequence[Charge],
+        held: Sequence[Charge] = (),
+        shadow: Sequence[Charge] = (),
+        now: int | None = None,
+    ) -> Decision:
+        CALLS[self._name] += 1
+        return self._store.take(charges, held, shadow, now)
+
+    def peek(self, charges: Sequence[Charge], now: int | None = None) -> Decision:
+        CALLS[self._name] += 1
+        return self._store.peek(charges, now)
+
+    def settle(self, charges: Sequence[Charge], now: int | None = None) -> None:
+        CALLS[self._name] += 1
+        self._store.settle(charges, now)
+
+    def reset(self, client: str) -> int:
+        CALLS[self._name] += 1
+        return self._store.reset(client)
+
+    def close(self) -> None:
+        self._store.close()
+
+
+def subject(name: str, servers: dict[str, Server]) -> Subject:
+    """Return an empty store of a kind, by its name; skip the test where its server is missing."""
+    if CHOSEN and name not in CHOSEN:
+        pytest.skip(f"{name} was not chosen")
+    if name == "memory":
+        return MemorySubject()
+    if name == "fakeredis":
+        fake = fakeredis.FakeRedis(server=fakeredis.FakeServer())
+        VERSIONS.setdefault(name, f"fakeredis {fakeredis.__version__}")
+        return RedisSubject(name, RedisStore(fake), fake)
+    server = running(servers, name)
+    client = server.client()
+    if name not in VERSIONS:
+        about = client.info("server")
+        VERSIONS[name] = (
+            f"Valkey {about['valkey_version']}"
+            if "valkey_version" in about
+            else f"Redis {about['redis_version']}"
+        )
+    made = RedisSubject(name, RedisStore.from_url(server.url, timeout=30), client)
+    made.forget()
+    return made
+
+
+def close(made: Subject) -> None:
+    made.store.close()
+    if isinstance(made, RedisSubject):
+        made.client.close()
+
+
+def milliseconds() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+#: All kinds of stores.
+NAMES = ("memory", "fakeredis", *ENGINES)

@@ -1,0 +1,95 @@
+"""Token buckets in exact rationals, as a textbook has them. Shares no code with the package.
+
+Time is in microseconds, a level in tokens, a rate in tokens each microsecond. There are no
+parts, ticks, stored states or rounding here: a level is whatever the refill makes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import ceil, floor
+
+MICROSECONDS = 1_000_000
+
+
+@dataclass
+class Oracle:
+    """One bucket: full at first."""
+
+    capacity: int
+    rate: Fraction
+    at: int
+    level: Fraction = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.level = Fraction(self.capacity)
+
+    @classmethod
+    def refilled(cls, capacity: int, amount: Fraction, seconds: Fraction, at: int) -> Oracle:
+        return cls(capacity, amount / seconds / MICROSECONDS, at)
+
+    def move(self, now: int) -> None:
+        """Let time pass, which only ever fills the bucket."""
+        self.level = min(self.level + self.rate * max(0, now - self.at), Fraction(self.capacity))
+        self.at = now
+
+    def give(self, tokens: int) -> None:
+        self.level = min(self.level + tokens, Fraction(self.capacity))
+
+    def until(self, tokens: int) -> int:
+        """Return the microseconds until there are so many tokens."""
+        return max(0, ceil((tokens - self.level) / self.rate))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a client hears about one charge: times in microseconds."""
+
+    allowed: bool
+    remaining: int
+    retry_after: int | None
+    reset_after: int
+
+
+#: A bucket and the tokens asked of it.
+Asked = tuple[Oracle, int]
+
+
+def ask(
+    charges: Sequence[Asked], held: Sequence[Asked] = (), shadow: Sequence[Asked] = ()
+) -> tuple[bool, list[Answer]]:
+    """Charge all buckets or none; say whether, and what each client hears."""
+    wanted: dict[int, int] = {}
+    rows = []
+    for is_shadow, some in ((False, charges), (True, shadow)):
+        for oracle, cost in some:
+            total = wanted.get(id(oracle), 0) + cost
+            enough = cost == 0 or total <= oracle.level
+            if enough or not is_shadow:
+                wanted[id(oracle)] = total
+            rows.append((oracle, cost, enough, total))
+    allowed = all(enough for _, _, enough, _ in rows[: len(charges)])
+    again: dict[int, int] = {}
+    if allowed:
+        for oracle, cost, enough, _ in rows:
+            oracle.level -= cost if enough else 0
+    else:
+        for oracle, cost in held:
+            oracle.give(cost)
+            again[id(oracle)] = again.get(id(oracle), 0) + cost
+    return allowed, [
+        _answer(oracle, enough, total + again.get(id(oracle), 0))
+        for oracle, _, enough, total in rows
+    ]
+
+
+def _answer(oracle: Oracle, enough: bool, total: int) -> Answer:
+    never = total > oracle.capacity
+    return Answer(
+        enough,
+        max(0, floor(oracle.level)),
+        0 if enough else None if never else oracle.until(total),
+        oracle.until(oracle.capacity),
+    )

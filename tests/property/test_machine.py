@@ -1,0 +1,220 @@
+"""Random histories: every store does, step by step and bit for bit, what bucket.py says.
+
+The machine keeps the states that the reference makes of a history, and tells every store the
+same history. After each step it compares the answers, the stored states and the TTLs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+
+from flask_bucket import bucket
+from flask_bucket.bucket import State
+from flask_bucket.decisions import Charge, Decision
+from flask_bucket.limits import EXACT, Limit
+from tests.conftest import START
+from tests.property import engines
+from tests.property.engines import NAMES, Subject, milliseconds
+from tests.property.profiles import examples
+from tests.property.worlds import (
+    AMOUNTS,
+    AWKWARD,
+    COSTS,
+    MOVES,
+    Near,
+    Wait,
+    limits,
+    moved,
+)
+from tests.servers import Server
+
+ALICE, ALSO_ALICE, BOB = "bucket:{alice}:a:x", "bucket:{alice}:b:x", "bucket:{bob}:a:x"
+KEYS = (ALICE, ALSO_ALICE, BOB)
+
+#: How many milliseconds a server's clock, read in whole ones, may be away from ours.
+CLOCKS_APART = 5
+
+#: Most charges meet in one bucket, and the same key may come twice in a call.
+keys = st.sampled_from((ALICE, ALICE, ALICE, ALSO_ALICE, BOB))
+
+
+def charges(at_most: int = 3) -> st.SearchStrategy[list[tuple[str, int | Near]]]:
+    return st.lists(st.tuples(keys, COSTS), max_size=at_most)
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was last written under a key, and from when its TTL runs."""
+
+    ttl: int
+    at: int
+
+
+class Machine(RuleBasedStateMachine):
+    def __init__(self, subjects: Sequence[Subject]) -> None:
+        super().__init__()
+        self.subjects = subjects
+        self.now = START
+        self.waits_until = START
+        self.limits: dict[str, Limit] = dict.fromkeys(KEYS, AWKWARD[0])
+        self.states: dict[str, State] = {}
+        self.written: dict[tuple[str, str], Written] = {}
+        for subject in subjects:
+            subject.forget()
+
+    @rule(which=st.sampled_from(KEYS), limit=limits())
+    def change_a_limit(self, which: str, limit: Limit) -> None:
+        self.limits[which] = limit
+
+    @rule(by=MOVES, asked=charges())
+    def take(self, by: int | Wait, asked: list[tuple[str, int | Near]]) -> None:
+        self._take(by, asked, [], [])
+
+    @rule(by=MOVES, asked=charges(), held=charges(2), shadow=charges(2))
+    def take_with_held_and_shadow(
+        self,
+        by: int | Wait,
+        asked: list[tuple[str, int | Near]],
+        held: list[tuple[str, int | Near]],
+        shadow: list[tuple[str, int | Near]],
+    ) -> None:
+        self._take(by, asked, held, shadow)
+
+    @rule(by=MOVES, asked=charges(2), key=keys, limit=limits(), held=charges(1))
+    def take_with_two_limits_on_one_key(
+        self,
+        by: int | Wait,
+        asked: list[tuple[str, int | Near]],
+        key: str,
+        limit: Limit,
+        held: list[tuple[str, int | Near]],
+    ) -> None:
+        """Nobody should, and it is decided the same way everywhere all the same."""
+        self._move(by)
+        odd = [*self._charges(asked), Charge(limit, key, 1)]
+        self._decide(odd, self._charges(held), [])
+
+    @rule(by=MOVES, asked=charges())
+    def peek(self, by: int | Wait, asked: list[tuple[str, int | Near]]) -> None:
+        self._move(by)
+        looked = self._charges(asked)
+        expected = bucket.decision(bucket.take(self.states, looked, self.now), self.now)
+        for subject in self.subjects:
+            self._same(subject, subject.store.peek(looked, self.now), expected, looked)
+        self._check({}, ())
+
+    @rule(by=MOVES, asked=st.lists(st.tuples(keys, AMOUNTS), max_size=3))
+    def settle(self, by: int | Wait, asked: list[tuple[str, int | Near]]) -> None:
+        self._move(by)
+        settled = self._charges(asked)
+        writes = bucket.settle(self.states, settled, self.now)
+        before = milliseconds()
+        for subject in self.subjects:
+            subject.store.settle(settled, self.now)
+        self._check(writes, settled, before)
+
+    @rule(client=st.sampled_from(("alice", "bob", "carol", "carol")))
+    def reset(self, client: str) -> None:
+        gone = [key for key in self.states if f"{{{client}}}" in key]
+        for subject in self.subjects:
+            assert subject.store.reset(client) == len(gone), subject.name
+        for key in gone:
+            del self.states[key]
+        self._check({}, ())
+
+    def _take(
+        self,
+        by: int | Wait,
+        asked: list[tuple[str, int | Near]],
+        held: list[tuple[str, int | Near]],
+        shadow: list[tuple[str, int | Near]],
+    ) -> None:
+        self._move(by)
+        self._decide(self._charges(asked), self._charges(held), self._charges(shadow))
+
+    def _decide(
+        self, asked: Sequence[Charge], held: Sequence[Charge], shadow: Sequence[Charge]
+    ) -> None:
+        verdict = bucket.take(self.states, asked, self.now, held=held, shadow=shadow)
+        expected = bucket.decision(verdict, self.now)
+        assert verdict.allowed == expected.allowed
+        before = milliseconds()
+        for subject in self.subjects:
+            answer = subject.store.take(asked, held, shadow, self.now)
+            self._same(subject, answer, expected, (*asked, *shadow))
+        if not expected.allowed:
+            self.waits_until = self.now + round((expected.retry_after or 0) * 1_000_000)
+        self._check(verdict.writes, (*asked, *shadow, *held), before)
+
+    def _move(self, by: int | Wait) -> None:
+        if isinstance(by, Wait):
+            by = self.waits_until - self.now + by.off_by
+        self.now = moved(self.now, by)
+
+    def _charges(self, asked: Sequence[tuple[str, int | Near]]) -> list[Charge]:
+        return [
+            Charge(self.limits[key], key, cost if isinstance(cost, int) else self._near(key, cost))
+            for key, cost in asked
+        ]
+
+    def _near(self, key: str, near: Near) -> int:
+        limit = self.limits[key]
+        state, _ = bucket.refresh(limit, self.states.get(key), self.now)
+        return min(near.cost(limit, max(0, state.tokens) // limit.scale), EXACT - 1)
+
+    def _same(
+        self, subject: Subject, answer: Decision, expected: Decision, asked: Sequence[Charge]
+    ) -> None:
+        # A call about nothing is not sent anywhere, so no clock was read.
+        times = {expected.now} if asked else {expected.now, 0}
+        assert answer.now in times, subject.name
+        assert (answer.allowed, answer.outcomes, answer.retry_after) == (
+            expected.allowed,
+            expected.outcomes,
+            expected.retry_after,
+        ), subject.name
+
+    def _check(
+        self, writes: Mapping[str, State], charged: Sequence[Charge], before: int = 0
+    ) -> None:
+        self.states.update(writes)
+        ttls = {
+            c.key: bucket.ttl(c.limit, writes[c.key])
+            for c in charged
+            if c.key in writes and writes[c.key].scale == c.limit.scale
+        }
+        for subject in self.subjects:
+            for key, ttl in ttls.items():
+                self.written[subject.name, key] = Written(ttl, before)
+            states, left = subject.kept_for(KEYS)
+            assert states == self.states, subject.name
+            assert left.keys() == self.states.keys(), subject.name
+            for key, ms in left.items():
+                written = self.written[subject.name, key]
+                assert ms is not None, f"{subject.name} keeps {key} for ever"
+                # fakeredis keeps its times in floating point, so thousands of years get blurred.
+                blur = ms // 10**14 if subject.name == "fakeredis" else 0
+                elapsed = milliseconds() - written.at
+                assert written.ttl - elapsed - blur - CLOCKS_APART <= ms, (subject.name, key)
+                assert ms <= written.ttl + blur, (subject.name, key)
+
+
+def test_every_store_agrees_with_the_reference(subjects: list[Subject]) -> None:
+    class OnTheseStores(Machine):
+        def __init__(self) -> None:
+            super().__init__(subjects)
+
+    run_state_machine_as_test(OnTheseStores, settings=examples(150, 1_500))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_this_store_takes_part(name: str, servers: dict[str, Server]) -> None:
+    made = engines.subject(name, servers)
+    made.store.take([Charge(AWKWARD[0], ALICE)], now=START)
+    assert made.kept(KEYS).keys() == {ALICE}
+    engines.close(made)
