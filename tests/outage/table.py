@@ -1,0 +1,45 @@
+"""The table of the documentation, from what the tests measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+HEAD = """\
+| fault | policy | what clients saw | worst latency | recovered after | tokens |
+| --- | --- | --- | --- | --- | --- |
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one policy made of one fault."""
+
+    fault: str
+    policy: str
+    saw: str
+    #: Seconds.
+    worst: float
+    #: Seconds from the fault's end; None where the store went on deciding.
+    recovered: float | None
+    tokens: str
+
+    def __str__(self) -> str:
+        recovered = "-" if self.recovered is None else f"{1000 * self.recovered:.0f} ms"
+        return (
+            f"| {self.fault} | {self.policy} | {self.saw} | {1000 * self.worst:.0f} ms "
+            f"| {recovered} | {self.tokens} |"
+        )
+
+
+def tokens(taken: int, granted: int) -> str:
+    """Say how what was taken from a bucket differs from what the store granted."""
+    if taken > granted:
+        return f"{taken - granted} taken, unanswered"
+    if taken < granted:
+        return f"{granted - taken} granted again"
+    return "exact"
+
+
+def rendered(rows: Iterable[Row]) -> str:
+    return HEAD + "".join(f"{row}\n" for row in rows)

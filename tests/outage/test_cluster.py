@@ -1,0 +1,292 @@
+"""A cluster: charges over several nodes, slots that move, and a primary that dies."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import fakeredis
+import pytest
+import redis
+
+from flask_bucket.decisions import Charge, Decision
+from flask_bucket.errors import StoreUnavailable
+from flask_bucket.limits import Limit
+from flask_bucket.stores.memory import MemoryStore
+from flask_bucket.stores.outage import OutageStore
+from flask_bucket.stores.redis import RedisStore
+from flask_bucket.stores.redis.cluster import slot
+from flask_bucket.stores.redis.slots import Scattered
+from tests.conftest import START
+from tests.outage.service import ORDINARY, Stalls, at_once
+from tests.outage.table import Row, tokens
+from tests.servers import Cluster, Server, valkey_binary
+
+DAY = Limit.parse("20/day")
+HOUR = Limit.parse("1000/hour")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    made = Cluster(valkey_binary(), replicas=1)
+    try:
+        yield made.start()
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def store(cluster: Cluster) -> Iterator[RedisStore]:
+    for node in cluster.primaries:
+        if node.process is not None:
+            with node.client() as client:
+                client.flushall()
+    made = RedisStore.from_url(cluster.url, timeout=5)
+    yield made
+    made.close()
+
+
+def charge(client: str, cost: int = 1, limit: Limit = DAY) -> Charge:
+    return Charge(limit, f"bucket:{{{client}}}:page:{limit.name}", cost)
+
+
+def some(chance: random.Random, least: int, most: int) -> list[Charge]:
+    """Return charges of several clients, which are in several slots."""
+    return [
+        charge(chance.choice("abcde"), chance.choice([0, 1, 1, 5, 12]), chance.choice([DAY, HOUR]))
+        for _ in range(chance.randint(least, most))
+    ]
+
+
+def served_by(cluster: Cluster, number: int) -> str:
+    """Return a client whose buckets are on the primary of this number."""
+    first, last = Cluster.SLOTS[number]
+    return next(f"c{i}" for i in range(1000) if first <= slot(f"{{c{i}}}") <= last)
+
+
+def calls(cluster: Cluster) -> int:
+    total = 0
+    for node in cluster.primaries:
+        with node.client() as client:
+            stats = client.info("commandstats")
+            total += sum(
+                stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("evalsha",)
+            )
+    return total
+
+
+def test_one_client_is_one_call(cluster: Cluster, store: RedisStore) -> None:
+    for client in "abc":
+        store.take([charge(client)])
+    before = calls(cluster)
+    for client in "abc":
+        assert store.take([charge(client), charge(client, limit=HOUR)], held=[charge(client, 0)])
+    assert calls(cluster) == before + 3
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_over_several_slots_the_decision_is_that_of_one_call(seed: int, store: RedisStore) -> None:
+    chance = random.Random(seed)
+    reference, now = MemoryStore(clock=lambda: START), START
+
+    for _ in range(80):
+        now += chance.randint(0, 3_600_000_000)
+        charges, shadow = some(chance, 1, 3), some(chance, 0, 2)
+        held = [c for c in some(chance, 0, 2) if c.cost]
+        reference.settle(held, now)
+        store.settle(held, now)
+        assert store.peek(charges, now) == reference.peek(charges, now)
+        expected = reference.take(charges, held, shadow, now)
+        assert store.take(charges, held, shadow, now) == expected
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_key_by_key_the_decision_is_that_of_one_call(seed: int) -> None:
+    """As while a slot moves: calls with more than one key are turned away now and then."""
+    chance = random.Random(seed)
+    reference, now = MemoryStore(lambda: START), START
+    fake = fakeredis.FakeRedis(server=fakeredis.FakeServer())
+    store = RedisStore(fake)
+    run = store._run
+
+    def scattered(
+        mode: bytes,
+        charges: Sequence[Charge],
+        shadow: Sequence[Charge],
+        held: Sequence[Charge],
+        at: int | None,
+    ) -> list[int]:
+        if len({c.key for c in (*charges, *shadow, *held)}) > 1 and chance.random() < 0.5:
+            raise Scattered("TRYAGAIN")
+        return run(mode, charges, shadow, held, at)
+
+    store.__dict__.update(_run=scattered)
+    store._slot = lambda key: "abcde".index(key[8]) // 2
+    for _ in range(150):
+        now += chance.randint(0, 3_600_000_000)
+        charges, shadow, held = some(chance, 1, 4), some(chance, 0, 3), some(chance, 0, 3)
+        held = [c for c in held if c.cost]
+        reference.settle(held, now)
+        store.settle(held, now)
+        assert store.peek(charges, now) == reference.peek(charges, now)
+        expected = reference.take(charges, held, shadow, now)
+        assert store.take(charges, held, shadow, now) == expected
+
+
+def test_a_node_that_fails_gives_back_what_others_took(cluster: Cluster) -> None:
+    store = RedisStore.from_url(cluster.url, timeout=0.3)
+    both = sorted(
+        (charge(served_by(cluster, 0)), charge(served_by(cluster, 2))), key=lambda c: slot(c.key)
+    )
+    with cluster.primaries[0].client() as first, cluster.primaries[2].client() as second:
+        first.flushall()
+        second.flushall()
+        store.take(both)
+        second.delete(both[1].key)
+        second.set(both[1].key, "something else")
+        with pytest.raises(StoreUnavailable):
+            store.take(both)
+        second.delete(both[1].key)
+    assert store.peek([both[0]]).outcomes[0].remaining == DAY.capacity - 2
+    store.close()
+
+
+def test_a_reset_finds_the_buckets_wherever_they_are(store: RedisStore) -> None:
+    for client in "abcdef":
+        store.take([charge(client), charge(client, limit=HOUR)])
+    assert [store.reset(client) for client in "abcdefg"] == [2, 2, 2, 2, 2, 2, 0]
+
+
+def test_a_client_of_the_user_s_is_asked_slot_by_slot(
+    cluster: Cluster, store: RedisStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = redis.RedisCluster(host="127.0.0.1", port=cluster.primaries[0].port, socket_timeout=5)
+    mine = RedisStore(client)
+    assert "sends a command again" in caplog.text
+    assert mine.take([charge(c) for c in "abc"])
+    assert not mine.take([charge("a"), charge("b"), charge("c", 20)])
+    assert [o.remaining for o in store.peek([charge(c, 0) for c in "abc"]).outcomes] == [19] * 3
+    assert mine.reset("a") == 1
+    mine.close()
+
+
+def move(cluster: Cluster, number: int, source: Server, target: Server) -> None:
+    """Move a slot to another node, key by key, as redis-cli does."""
+    with source.client() as giving, target.client() as taking:
+        here, there = cluster.identity(source), cluster.identity(target)
+        taking.execute_command("CLUSTER", "SETSLOT", number, "IMPORTING", here)
+        giving.execute_command("CLUSTER", "SETSLOT", number, "MIGRATING", there)
+        time.sleep(0.02)
+        while keys := giving.execute_command("CLUSTER", "GETKEYSINSLOT", number, 1):
+            giving.execute_command("MIGRATE", "127.0.0.1", target.port, keys[0], 0, 5000)
+            time.sleep(0.02)
+        for client in (taking, giving):
+            client.execute_command("CLUSTER", "SETSLOT", number, "NODE", there)
+
+
+def test_totals_are_exact_while_slots_move(cluster: Cluster, store: RedisStore) -> None:
+    clients = [f"mover{i}" for i in range(12)]
+    granted: Counter[str] = Counter()
+    refused: Counter[str] = Counter()
+    over = threading.Event()
+
+    def load(seed: int) -> None:
+        chance = random.Random(seed)
+        while not over.is_set() or min(refused[c] for c in clients) < 5:
+            client = chance.choice(clients)
+            # Two keys: while the slot moves, one may be here and the other there.
+            decision = store.take([charge(client), charge(client, limit=HOUR)])
+            (granted if decision else refused)[client] += 1
+            time.sleep(0.002)
+
+    def reshard() -> None:
+        for client in clients:
+            number = slot(f"{{{client}}}")
+            at = next(i for i, (_, last) in enumerate(Cluster.SLOTS) if number <= last)
+            source, target = cluster.primaries[at], cluster.primaries[(at + 1) % 3]
+            move(cluster, number, source, target)
+            move(cluster, number, target, source)
+        over.set()
+
+    at_once(reshard, *(partial(load, seed) for seed in range(3)))
+    for client in clients:
+        hour = store.peek([charge(client, 0, HOUR)]).outcomes[0]
+        assert granted[client] == DAY.capacity
+        assert hour.remaining >= HOUR.capacity - DAY.capacity
+
+
+def test_a_primary_that_dies_is_the_trouble_of_its_own_clients(
+    cluster: Cluster, table: list[Row], stalls: Stalls
+) -> None:
+    timeout, interval = 0.2, 0.3
+    store = OutageStore(
+        RedisStore.from_url(cluster.url, timeout=timeout), "allow", recovery_interval=interval
+    )
+    clients = [served_by(cluster, number) for number in range(3)]
+    many = Limit.parse("100000/day")
+    decided: dict[str, list[tuple[float, float, Decision]]] = {client: [] for client in clients}
+
+    def take(client: str) -> Decision:
+        began = time.monotonic()
+        decision = store.take([charge(client, limit=many)])
+        decided[client].append((began, time.monotonic() - began, decision))
+        return decision
+
+    def load(client: str, over: threading.Event) -> None:
+        while not over.is_set():
+            take(client)
+            time.sleep(0.002)
+
+    over = threading.Event()
+    died = 0.0
+
+    def kill() -> None:
+        nonlocal died
+        time.sleep(0.5)
+        cluster.primaries[1].kill()
+        died = time.monotonic()
+        deadline = died + 30
+        while time.monotonic() < deadline:
+            recent = decided[clients[1]][-1]
+            if recent[0] > died + 1 and not recent[2].degraded:
+                break
+            time.sleep(0.02)
+        over.set()
+
+    at_once(kill, *(partial(load, client, over) for client in clients))
+    for client in (clients[0], clients[2]):
+        assert not any(decision.degraded for _, _, decision in decided[client])
+    mine = decided[clients[1]]
+    assert not mine[-1][2].degraded, "the replica did not take over"
+    assert max(seconds for _, seconds, _ in mine) < timeout + ORDINARY + stalls.longest
+    outage = [began for began, _, decision in mine if decision.degraded]
+    by_store = sum(not decision.degraded for _, _, decision in mine)
+    left = mine[-1][2].outcomes[0].remaining
+    took = many.capacity - left
+    # What the primary granted last, and had not sent to its replica, is granted again.
+    last = [d for began, _, d in mine if died - 1 <= began <= died]
+    assert by_store - len(last) <= took <= by_store + len(outage)
+    table.append(
+        Row(
+            "cluster: a primary killed",
+            "allow",
+            "its clients: 200 without rate headers; others: nothing",
+            max(seconds for began, seconds, _ in mine if began >= died),
+            outage[-1] - died,
+            tokens(took, by_store),
+        )
+    )
+    store.close()
+
+
+def test_no_node_at_all_is_an_outage() -> None:
+    store = RedisStore.from_url("redis+cluster://127.0.0.1:1,127.0.0.1:2", timeout=0.2)
+    with pytest.raises(StoreUnavailable, match="no node tells"):
+        store.take([charge("a")])
+    with pytest.raises(StoreUnavailable):
+        store.reset("a")
+    store.close()

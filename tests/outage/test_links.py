@@ -1,0 +1,315 @@
+"""The ways to a server: URLs, TLS, unix sockets, a user's own client, users with few rights."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+import trustme
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from flask_bucket import ConfigError
+from flask_bucket.decisions import Charge
+from flask_bucket.errors import StoreUnavailable
+from flask_bucket.limits import Limit
+from flask_bucket.stores.redis import RedisStore
+from tests.outage.proxy import Proxy
+from tests.outage.service import ORDINARY, Service, Stalls
+from tests.servers import ENGINES, Cluster, Server, TlsServer, system_binary, valkey_binary
+
+CHARGE = Charge(Limit.parse("5/day"), "bucket:{alice}:page:per-day")
+
+BAD_URLS = [
+    ("http://user:secret@host", "must specify one of the following"),
+    ("redis://:secret@host:none/0", "Port could not be cast"),
+    ("redis://:secret@host/first", "the database is a number"),
+    ("redis://:secret@host:6379/0?socket_timeout=soon", "socket_timeout"),
+    ("unix://:secret@", "the path of the socket is missing"),
+    ("redis+sentinel://:secret@host:26379", "the service that the sentinels watch"),
+    ("redis+sentinel://:secret@host:26379/service/first", "the database is a number"),
+    ("redis+sentinel://:secret@a,,b/service", "is not a host and a port"),
+    ("redis+cluster://:secret@host:7000/1", "the database 0 only"),
+    ("redis+cluster://:secret@", "is not a host and a port"),
+    ("redis+cluster://:secret@host:port", "Port could not be cast"),
+    ("redis+other://:secret@host", "must specify one of the following"),
+    ("rediss://:secret@host?ssl_ca_certs=/missing.pem", "No such file"),
+    ("rediss://:secret@host?ssl_cert_reqs=perhaps", "perhaps"),
+    ("redis://host/0?password=secret&port=x", "port"),
+]
+
+
+@pytest.mark.parametrize(("url", "reason"), BAD_URLS)
+def test_a_url_that_is_none_is_refused_without_its_password(url: str, reason: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        RedisStore.from_url(url)
+    message = str(caught.value)
+    assert reason in message
+    assert "secret" not in message
+    assert "Expected redis://host:6379/0" in message
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["redis://host", "rediss://host", "unix:///s", "redis+sentinel://a/s", "redis+cluster://a"],
+)
+def test_an_option_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match="socket_timeuot"):
+        RedisStore.from_url(url, socket_timeuot=1)
+
+
+def test_a_sentinel_option_that_is_none_is_refused() -> None:
+    with pytest.raises(ConfigError, match="pasword"):
+        RedisStore.from_url("redis+sentinel://a/s", sentinel_kwargs={"pasword": "x"})
+
+
+def test_a_unix_socket_is_a_way(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    server = Server(valkey_binary(), "--unixsocket", str(path)).start()
+    try:
+        store = RedisStore.from_url(f"unix://{path}?db=3", timeout=5)
+        assert store.take([CHARGE]).outcomes[0].remaining == 4
+        assert store.reset("alice") == 1
+        store.close()
+    finally:
+        server.stop()
+
+
+# TLS
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture(scope="module")
+def tls_server(
+    authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[TlsServer]:
+    folder = tmp_path_factory.mktemp("tls")
+    issued = authority.issue_cert("localhost")
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    issued.cert_chain_pems[0].write_to_path(folder / "cert.pem")
+    issued.private_key_pem.write_to_path(folder / "key.pem")
+    paths = (folder / name for name in ("ca.pem", "cert.pem", "key.pem"))
+    server = TlsServer(system_binary(), *paths)
+    try:
+        yield server.start()  # type: ignore[misc]  # itself
+    finally:
+        server.stop()
+
+
+def test_tls_is_checked_and_works(tls_server: TlsServer) -> None:
+    store = RedisStore.from_url(tls_server.url, timeout=5, ssl_ca_certs=str(tls_server.ca))
+    with tls_server.client() as admin:
+        admin.flushall()
+    assert store.take([CHARGE]).outcomes[0].remaining == 4
+    with tls_server.client() as admin:
+        before = admin.info("stats")["total_connections_received"]
+        assert store.take([CHARGE]).outcomes[0].remaining == 3
+        assert admin.info("stats")["total_connections_received"] == before
+    assert store.reset("alice") == 1
+    store.close()
+
+
+def test_the_options_of_tls_can_stand_in_the_url(tls_server: TlsServer) -> None:
+    store = RedisStore.from_url(f"{tls_server.url}?ssl_ca_certs={tls_server.ca}", timeout=5)
+    assert store.peek([CHARGE])
+    store.close()
+
+
+def test_a_certificate_of_nobody_known_is_refused(tls_server: TlsServer) -> None:
+    store = RedisStore.from_url(tls_server.url, timeout=5)
+    with pytest.raises(StoreUnavailable, match="certificate verify failed"):
+        store.take([CHARGE])
+
+
+def test_a_certificate_of_another_host_is_refused(tls_server: TlsServer) -> None:
+    url = tls_server.url.replace("localhost", "127.0.0.1")
+    store = RedisStore.from_url(url, timeout=5, ssl_ca_certs=str(tls_server.ca))
+    with pytest.raises(StoreUnavailable, match="certificate"):
+        store.take([CHARGE])
+
+
+def test_checks_are_off_only_by_request(tls_server: TlsServer) -> None:
+    store = RedisStore.from_url(tls_server.url, timeout=5, ssl_cert_reqs="none")
+    assert store.peek([CHARGE])
+    store.close()
+
+
+def test_a_plain_server_is_an_outage_over_tls(valkey: Server) -> None:
+    url = valkey.url.replace("redis://", "rediss://")
+    service = Service(url)
+    seen = service.get()
+    assert (seen.status, seen.decided_by_store) == (200, False)
+    service.close()
+
+
+def test_a_tls_handshake_is_part_of_the_timeout(tls_server: TlsServer, stalls: Stalls) -> None:
+    with Proxy(tls_server.port) as proxy:
+        proxy.latency = 0.4
+        url = f"rediss://localhost:{proxy.port}"
+        store = RedisStore.from_url(url, timeout=0.6, ssl_ca_certs=str(tls_server.ca))
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable):
+            store.take([CHARGE])
+        assert time.monotonic() - began < 0.6 + ORDINARY + stalls.longest
+        store.close()
+
+
+# Time
+
+
+def test_connecting_and_the_reply_share_one_timeout(valkey: Server, stalls: Stalls) -> None:
+    with Proxy(valkey.port) as proxy, valkey.client() as admin:
+        admin.execute_command("ACL", "SETUSER", "slow", "on", ">x", "~*", "+@all")
+        proxy.latency = 0.4  # for AUTH, for SELECT and for the charge
+        store = RedisStore.from_url(f"redis://slow:x@127.0.0.1:{proxy.port}/1", timeout=1)
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable, match="connecting took"):
+            store.take([CHARGE])
+        assert time.monotonic() - began < 1 + ORDINARY + stalls.longest
+        # The connection is up by now, and the next request has time enough.
+        assert store.take([CHARGE]).outcomes[0].remaining == 4
+        assert proxy.connections == 1
+        store.close()
+
+
+def test_those_who_wait_for_a_connection_give_up_when_one_is_lost(valkey: Server) -> None:
+    with Proxy(valkey.port) as proxy:
+        store = RedisStore.from_url(proxy.url, timeout=20, max_connections=1)
+        store.take([CHARGE])
+        proxy.black_hole = True
+        said: list[str] = []
+
+        def take() -> None:
+            try:
+                store.take([CHARGE])
+            except StoreUnavailable as error:
+                said.append(str(error))
+
+        threads = [threading.Thread(target=take) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.3)
+        proxy.reset()
+        for thread in threads:
+            thread.join(timeout=15)
+            assert not thread.is_alive()
+        assert len(said) == 4
+        store.close()
+
+
+# Clients of the user's
+
+
+def given(valkey: Server, **settings: Any) -> redis.Redis:
+    return redis.Redis(port=valkey.port, **settings)
+
+
+def test_a_client_that_retries_is_warned_of(
+    valkey: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = given(valkey, socket_timeout=1, retry=Retry(NoBackoff(), 2))
+    RedisStore(client)
+    assert "up to 2 times" in caplog.text
+    client.close()
+
+
+def test_a_client_without_a_timeout_is_warned_of(
+    valkey: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = given(valkey, socket_timeout=None, retry=Retry(NoBackoff(), 0))
+    RedisStore(client)
+    assert "no socket_timeout" in caplog.text
+    assert "again" not in caplog.text
+    client.close()
+
+
+def test_a_careful_client_is_not_warned_of(
+    valkey: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = given(valkey, socket_timeout=1, socket_connect_timeout=1, retry=Retry(NoBackoff(), 0))
+    store = RedisStore(client)
+    assert store.take([CHARGE]).outcomes[0].remaining == 4
+    assert not caplog.records
+    store.close()
+
+
+# Users with few rights
+
+
+NEEDED = ("+evalsha", "+eval", "+hmget", "+hset", "+pexpire", "+time")
+FOR_RESETS = ("+scan", "+unlink")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_documented_rights_are_enough_and_none_is_idle(engine: str) -> None:
+    server = Server(ENGINES[engine]()).start()
+    try:
+        with server.client() as admin:
+
+            def allow(*rights: str) -> None:
+                admin.execute_command(
+                    *("ACL", "SETUSER", "app", "reset", "on", ">word", "~bucket:*", *rights)
+                )
+
+            url = f"redis://app:word@127.0.0.1:{server.port}/0"
+            store = RedisStore.from_url(url, timeout=5)
+            allow(*NEEDED)
+            assert store.take([CHARGE]).outcomes[0].remaining == 4
+            store.settle([CHARGE])
+            assert store.peek([CHARGE]).outcomes[0].remaining == 2
+            with pytest.raises(StoreUnavailable):
+                store.take([Charge(CHARGE.limit, "other:{alice}:page:per-day")])
+            with pytest.raises(StoreUnavailable):
+                store.reset("alice")
+            allow(*NEEDED, *FOR_RESETS)
+            assert store.reset("alice") == 1
+            allow(*NEEDED, "+select")
+            numbered = RedisStore.from_url(f"{url[:-1]}1", timeout=5)
+            assert numbered.take([CHARGE]).outcomes[0].remaining == 4
+            numbered.close()
+            for idle in NEEDED:
+                allow(*(right for right in NEEDED if right != idle))
+                admin.script_flush()
+                with pytest.raises(StoreUnavailable):
+                    store.take([CHARGE])
+            store.close()
+    finally:
+        server.stop()
+
+
+def test_the_rights_on_a_cluster_are_enough() -> None:
+    cluster = Cluster(valkey_binary())
+    try:
+        cluster.start()
+        for node in cluster.nodes:
+            with node.client() as admin:
+                admin.execute_command(
+                    *("ACL", "SETUSER", "app", "reset", "on", ">word", "~bucket:*"),
+                    *(*NEEDED, "+cluster|slots", "+asking"),
+                )
+        hosts = cluster.url.removeprefix("redis+cluster://")
+        store = RedisStore.from_url(f"redis+cluster://app:word@{hosts}", timeout=5)
+        assert store.take([Charge(CHARGE.limit, f"bucket:{{{c}}}:page:x") for c in "abc"])
+        store.close()
+    finally:
+        cluster.stop()
+
+
+def test_a_name_that_is_nowhere_is_an_outage() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        service = Service(f"redis://127.0.0.1:{probe.getsockname()[1]}")
+        assert service.get().status == 200
+        assert service.health().state == "degraded"
+        assert service.health().reason
+        service.close()
