@@ -56,7 +56,12 @@ def theirs(url: str, limits: list[str], strategy: str) -> Flask:
 
     app = Flask("theirs")
     limiter = flask_limiter.Limiter(
-        get_remote_address, app=app, storage_uri=url, strategy=strategy, headers_enabled=True
+        get_remote_address,
+        app=app,
+        storage_uri=url,
+        strategy=strategy,
+        headers_enabled=True,
+        key_prefix=strategy,  # each keeps another type under the same keys
     )
     return _with_view(app, limiter.limit("; ".join(limits)))
 

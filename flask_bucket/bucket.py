@@ -179,7 +179,9 @@ def outcome(
     if not affordable:
         waits = None
         if wanted <= limit.capacity:
-            waits = _time_to(limit, wanted * limit.scale, tokens, last_refill, now)
+            # Another limit of the same key may have refilled the bucket since this was refused:
+            # no wait at all would look as if it had been allowed.
+            waits = _time_to(limit, wanted * limit.scale, tokens, last_refill, now) or 1
     full_in = _time_to(limit, limit.full, tokens, last_refill, now)
     return Outcome.of(charge, shadow, tokens, waits, full_in)
 

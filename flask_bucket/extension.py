@@ -205,8 +205,10 @@ class Limiter(Decorators, Manual):
         enforced: list[Asked] = []
         dry: list[Asked] = []
         for bound in bounds:
-            for charge in bound.charges(state.spelling, clients):
-                (dry if bound.shadow else enforced).append((charge, bound))
+            client = bound.client(clients)
+            if client is not None:
+                some = dry if bound.shadow else enforced
+                some += [(charge, bound) for charge in state.charges(bound, client)]
         if not enforced and not dry:
             return
         decision = state.store.take(

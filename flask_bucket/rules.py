@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache, wraps
 from typing import Any, Literal
@@ -219,28 +219,36 @@ class BoundRule:
     fixed: tuple[tuple[Limit, str], ...] | None
     shadow: bool
 
-    def charges(self, spelling: Spelling, clients: dict[KeyFunc, str | None]) -> Iterator[Charge]:
-        """Yield what the current request is charged.
+    def client(self, clients: dict[KeyFunc, str | None]) -> str | None:
+        """Return whom the current request is charged to, or None if the rule leaves it out.
 
         :param clients: what key functions returned, so that each is asked once.
         """
-        rule = self.rule
-        if rule.exempt_when is not None and rule.exempt_when():
-            return
+        if self.rule.exempt_when is not None and self.rule.exempt_when():
+            return None
         if self.key_func not in clients:
             clients[self.key_func] = checked_key(self.key_func(), self.key_func)
-        client = clients[self.key_func]
-        if client is None:
-            return
+        return clients[self.key_func]
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether a client is charged the same with every request."""
+        return self.fixed is not None and isinstance(self.rule.cost, int)
+
+    def charges(self, client: str, spelling: Spelling) -> tuple[Charge, ...]:
+        """Return what a client is charged now."""
+        rule = self.rule
         fixed = self.fixed
         if fixed is None:
             assert callable(rule.limits)
             fixed = tails(self.scope, rule.limits())
-        if fixed:
-            returns = rule.deduct_when is not None
-            cost = rule.cost if isinstance(rule.cost, int) else checked_cost(rule.cost())
-            for limit, behind in fixed:
-                yield Charge(limit, spelling.key(client, behind), cost, returns)
+        if not fixed:
+            return ()
+        cost = rule.cost if isinstance(rule.cost, int) else checked_cost(rule.cost())
+        returns = rule.deduct_when is not None
+        return tuple(
+            Charge(limit, spelling.key(client, behind), cost, returns) for limit, behind in fixed
+        )
 
 
 def checked_key(key: object, key_func: object) -> str | None:

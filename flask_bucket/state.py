@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from typing import Any
 
 from flask import Flask, Request, Response, current_app
@@ -62,7 +63,9 @@ class Exchange:
 
         :param response: what the request is answered with; None once that was judged.
         """
-        corrections = []
+        corrections: list[Charge] = []
+        if self.real_cost is None and not self.refused_elsewhere and not self._any_returns():
+            return corrections
         for i, (charge, bound) in enumerate(self.taken):
             cost = charge.cost
             if self.real_cost is not None and self._settles(bound):
@@ -75,6 +78,9 @@ class Exchange:
         if corrections and self.decision is not None:
             self.decision = self.decision.settled(corrections)
         return corrections
+
+    def _any_returns(self) -> bool:
+        return any(charge.returns for charge, _ in self.taken)
 
     def _deducts(self, bound: BoundRule, response: Response | None) -> bool:
         """Return whether a rule keeps its tokens: asked once, and a crash keeps them."""
@@ -116,10 +122,21 @@ class AppState:
     store: Store
     planner: Planner
     spelling: Spelling
+    #: The charges of clients seen lately, by rule and client, where they are always the same.
+    fixed: Callable[[BoundRule, str], tuple[Charge, ...]] = field(init=False)
     #: When a dry-run refusal was last logged, in monotonic seconds.
     dry_run_logged: float = float("-inf")
     #: Whether the first request was looked at for signs of a wrong set-up.
     looked: bool = False
+
+    def __post_init__(self) -> None:
+        self.fixed = lru_cache(maxsize=10_000)(partial(BoundRule.charges, spelling=self.spelling))
+
+    def charges(self, bound: BoundRule, client: str) -> tuple[Charge, ...]:
+        """Return what a rule charges a client now."""
+        if bound.is_fixed:
+            return self.fixed(bound, client)
+        return bound.charges(client, self.spelling)
 
     def begin(self, request: Request, slot: str) -> Exchange:
         """Begin a request's exchange, or return it if a decorated hook began it already.

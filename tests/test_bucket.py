@@ -164,6 +164,17 @@ def test_what_was_held_of_the_same_bucket_is_asked_again_after_the_wait() -> Non
     assert answer.outcomes[0].remaining == 3
 
 
+def test_a_refusal_is_one_although_another_limit_of_the_same_key_refilled_the_bucket() -> None:
+    """A regression: seen again after the faster limit, the bucket seemed to suffice."""
+    slow = Limit(1_000_000, 1, 365 * 86_400)  # counts in seconds, of which none has passed
+    later = START + SECOND - 1
+    verdict = take({"a": holding(0)}, [charge(1, limit=slow)], later, held=[charge(0)])
+    answer = decision(verdict, later)
+    assert not verdict.allowed
+    assert not answer.allowed
+    assert answer.outcomes[0].retry_after == 0.000_001
+
+
 def test_a_request_that_asks_a_bucket_for_more_than_it_holds_in_all_never_comes() -> None:
     verdict = take({"a": holding(2)}, [charge(20)], START, held=[charge(1)])
     assert decision(verdict, START).retry_after is None

@@ -170,7 +170,9 @@ class OutageStore:
         shadow: Sequence[Charge] = (),
         now: int | None = None,
     ) -> Decision:
-        breaker = self._breaker((*charges, *held, *shadow))
+        breaker = self.breaker
+        if self._node_of is not None:
+            breaker = self._breaker((*charges, *held, *shadow))
         decision = self._attempt(
             breaker, lambda: self.store.take(charges, held, shadow, now), _wrote
         )

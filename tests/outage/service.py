@@ -17,7 +17,7 @@ from flask_bucket.stores.outage import Health
 TIMEOUT, INTERVAL = 0.2, 0.3
 
 #: Seconds that a request takes without any fault, on a loaded machine.
-ORDINARY = 0.5
+ORDINARY = 1.0
 
 POLICIES = ("allow", "deny", "local")
 

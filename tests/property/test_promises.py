@@ -49,6 +49,8 @@ def charges(pair: Sequence[Limit], some: Asks) -> list[Charge]:
     pair=st.tuples(fine_limits, fine_limits),
     history=st.lists(st.tuples(FORWARD, kinds, asks, asks, asks), min_size=1, max_size=12),
 )
+@example(pair=(AWKWARD[0], AWKWARD[1]), history=[(0, "take", [], [], [(0, 21), (0, 1)])])
+@example(pair=(AWKWARD[0], AWKWARD[1]), history=[(0, "settle", [(0, 1), (1, 2)], [], [])] * 2)
 def test_every_answer_is_the_one_of_exact_rationals(
     subject: Subject,
     pair: tuple[Limit, Limit],

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from redis import Connection, ResponseError, SSLConnection, UnixDomainSocketConnection
+import hiredis
+from redis import Connection, ResponseError, SSLConnection, UnixDomainSocketConnection, exceptions
 
 #: Host and port.
 Address = tuple[str, int]
@@ -32,6 +33,8 @@ class Punctual:
     host: str
     port: int
     connect: Callable[[], None]
+    _parser: Any
+    _replies: hiredis.Reader
 
     #: Finds out where to connect to, by a deadline; None if that is known.
     primary: Callable[[float], Address] | None = None
@@ -46,6 +49,39 @@ class Punctual:
         finally:
             self._deadline = None
         self._sock.settimeout(self.socket_timeout)
+        self._replies = hiredis.Reader(
+            protocolError=exceptions.InvalidResponse, replyError=self._parser.parse_error
+        )
+
+    def call(self, command: bytes) -> Any:
+        """Send a packed command and return its reply.
+
+        What ``send_packed_command`` and ``read_response`` do, without what they do for the other
+        things that can come over a connection: half of the client's part of a round trip.
+        """
+        try:
+            self._sock.sendall(command)
+            while (reply := self._replies.gets()) is False:
+                received = self._sock.recv(65_536)
+                if not received:
+                    raise exceptions.ConnectionError("the server closed the connection")
+                self._replies.feed(received)
+        except TimeoutError as error:
+            raise exceptions.TimeoutError("no reply in time") from error
+        except OSError as error:
+            raise exceptions.ConnectionError(f"the connection failed: {error}") from error
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    def call_by(self, command: bytes, deadline: float) -> Any:
+        """Send a packed command and return its reply, by a time on the monotonic clock."""
+        self._sock.settimeout(max(SOON, deadline - time.monotonic()))
+        try:
+            return self.call(command)
+        finally:
+            if self._sock is not None:
+                self._sock.settimeout(self.socket_timeout)
 
     # redis-py reads and calls these while it connects, and at no other time.
 

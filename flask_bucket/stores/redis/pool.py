@@ -169,8 +169,7 @@ def _closed(connection: Connection) -> bool:
 
 
 def _exchange(connection: Connection, command: Command, deadline: float | None) -> Any:
-    # The connection's own packing looks at every argument first, which costs more than this.
-    connection.send_packed_command([pack_command(command)], check_health=False)
-    if deadline is not None and not connection.can_read(max(0, deadline - time.monotonic())):
-        raise exceptions.TimeoutError("no reply in what was left of the timeout")
-    return connection.read_response()
+    packed = pack_command(command)
+    if deadline is None:
+        return connection.call(packed)
+    return connection.call_by(packed, deadline)
