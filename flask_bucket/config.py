@@ -16,6 +16,14 @@ PREFIX = "BUCKET_"
 POLICIES = ("allow", "deny", "local")
 FORMATS = ("json", "problem")
 
+#: What is no option of a connection here, and the key that says it.
+OWN_OPTIONS = {
+    "url": "BUCKET_REDIS_URL",
+    "timeout": "BUCKET_TIMEOUT",
+    "max_connections": "BUCKET_MAX_CONNECTIONS",
+    "key_prefix": "BUCKET_KEY_PREFIX",
+}
+
 
 def _refuse(key: str, value: object, expected: str) -> ConfigError:
     return ConfigError(f"{key} is {value!r}; expected {expected}.")
@@ -94,6 +102,11 @@ def _styles(key: str, value: object) -> tuple[str, ...]:
 def _options(key: str, value: object) -> Mapping[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         raise _refuse(key, value, "a dict of redis-py's client arguments")
+    for name, own in OWN_OPTIONS.items():
+        if name in value:
+            raise ConfigError(f"{key} holds {name!r}, which has a key of its own: set {own}.")
+    if type(value.get("db", 0)) is not int:
+        raise _refuse(key, value, "a number for 'db'")
     return dict(value)
 
 

@@ -108,7 +108,7 @@ class Decorators:
             on_breach=on_breach,
             dry_run=dry_run,
         )
-        return partial(self._decorate, made)
+        return _Decorator(partial(self._decorate, made), rule)
 
     def shared_limit(self, rule: RuleSource, scope: str, **same: Any) -> Callable[[Target], Target]:
         """Limit several endpoints with one bucket for all of them; see :meth:`limit`."""
@@ -171,6 +171,24 @@ class Decorators:
 
         decoration = self._registry.decorated(wrapper, function, rules)
         return wrapper  # type: ignore[return-value]  # it stands in for its function
+
+
+class _Decorator:
+    """What ``limit(...)`` returns; it tells of ``@limiter.limit`` without parentheses."""
+
+    def __init__(self, decorate: Callable[[Any], Any], rule: object) -> None:
+        self._decorate, self._rule = decorate, rule
+
+    def __call__(self, target: Target) -> Target:
+        decorated: Target = self._decorate(target)
+        return decorated
+
+    @property
+    def __name__(self) -> str:
+        raise ConfigError(
+            f"@limiter.limit is written with its limit, as @limiter.limit('5/second'); here it was "
+            f"put on {self._rule!r} as it stands."
+        )
 
 
 def is_function(target: object) -> bool:

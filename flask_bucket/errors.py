@@ -40,7 +40,7 @@ class _Refusal(HTTPException):
             return super().__call__(environ, start_response)
         body = self.get_body().encode()
         headers = [*self.get_headers(), ("Content-Length", str(len(body)))]
-        start_response(f"{self.code} {self.name}", headers)
+        start_response(f"{self.code} {self.name.upper()}", headers)
         return [body]
 
     def get_headers(self, *args: Any, **kwargs: Any) -> list[tuple[str, str]]:
@@ -90,6 +90,9 @@ class RateLimitExceeded(_Refusal, TooManyRequests):
         self.wait = decision.retry_after
         self.error_format = error_format
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.decision, self.description, self.error_format)
+
     def _problem(self) -> dict[str, Any]:
         refused = [o for o in self.decision.outcomes if not o.allowed and not o.shadow]
         return {**super()._problem(), "violated-policies": [o.limit.name for o in refused]}
@@ -109,6 +112,9 @@ class StoreUnavailable(_Refusal, ServiceUnavailable):
         self.reason = reason
         self.wait = wait
         self.error_format = error_format
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.reason, self.wait, self.error_format)
 
     def __str__(self) -> str:
         return self.reason

@@ -201,7 +201,7 @@ class Limiter(Decorators, Manual):
 
     def _charge(self, state: AppState, exchange: Exchange, bounds: Sequence[BoundRule]) -> None:
         """Charge all that applies at one point, in one call of the store."""
-        clients: dict[KeyFunc, str | None] = {}
+        clients: dict[int, str | None] = {}
         enforced: list[Asked] = []
         dry: list[Asked] = []
         for bound in bounds:
@@ -237,7 +237,10 @@ class Limiter(Decorators, Manual):
         if on_breach is not None:
             answer = on_breach(decision)
             if answer is not None:
-                abort(state.app.make_response(answer))
+                response = state.app.make_response(answer)
+                if isinstance(answer, (str, bytes, dict, list)):
+                    response.status_code = 429  # a body alone says nothing about the status
+                abort(response)
         message = rule.error_message() if callable(rule.error_message) else rule.error_message
         text = None if message is None else str(message)  # a translation may be a lazy text
         raise RateLimitExceeded(decision, text, error_format)

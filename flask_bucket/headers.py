@@ -9,6 +9,9 @@ from math import ceil
 from .decisions import Decision, Outcome
 from .limits import SECOND
 
+#: Of a structured field's integer (RFC 9651, section 3.3.1).
+LARGEST = 999_999_999_999_999
+
 
 def x_ratelimit(decision: Decision, outcome: Outcome) -> dict[str, str]:
     """The customary headers: capacity, tokens remaining, Unix time at which the bucket is full."""
@@ -27,15 +30,15 @@ def ietf(decision: Decision, outcome: Outcome) -> dict[str, str]:
     refused cost can be afforded, else until what remains has been refilled once.
     """
     limit = outcome.limit
-    state = f'"{limit.name}";r={outcome.remaining}'
+    state = f'"{limit.name}";r={min(outcome.remaining, LARGEST)}'
     if not outcome.allowed:
         if outcome.retry_after is not None:
-            state += f";t={whole_seconds(outcome.retry_after)}"
+            state += f";t={min(whole_seconds(outcome.retry_after), LARGEST)}"
     else:
-        state += f";t={whole_seconds(outcome.remaining / limit.rate)}"
-    window = whole_seconds(limit.seconds_to_full)
+        state += f";t={min(whole_seconds(outcome.remaining / limit.rate), LARGEST)}"
+    quota, window = min(limit.capacity, LARGEST), whole_seconds(limit.seconds_to_full)
     return {
-        "RateLimit-Policy": f'"{limit.name}";q={limit.capacity};w={window}',
+        "RateLimit-Policy": f'"{limit.name}";q={quota};w={min(window, LARGEST)}',
         "RateLimit": state,
     }
 

@@ -19,6 +19,9 @@ KeyFunc = Callable[[], str | None]
 #: A part of a key that is longer than this, in bytes, is replaced by a digest.
 LONGEST_PART = 100
 
+#: A longer text is not kept in a cache: clients choose their keys, and would choose its size.
+LONGEST_CACHED = 200
+
 #: Begins a part that stands for another text: percent-encoding leaves no such character.
 _MARK = "#"
 
@@ -45,7 +48,7 @@ def client_address() -> str:
     if not address:
         _warn_of_empty_address()
     prefix = current_app.config.get("BUCKET_IPV6_PREFIX", DEFAULT_IPV6_PREFIX)
-    return normal_address(address, prefix)
+    return normal_address(address, prefix) if len(address) <= LONGEST_CACHED else address
 
 
 def _warn_of_empty_address() -> None:
@@ -113,11 +116,15 @@ class Spelling:
         self._head = f"{prefix}:{{"
         self._secret = secret.encode() if secret else None
         # Clients come and go, so the cache is bounded; and each spelling is a little work.
-        self.client = lru_cache(maxsize=10_000)(self._client)
+        self._cached = lru_cache(maxsize=10_000)(self._client)
 
     def key(self, client: str, tail: str) -> str:
         """Return the key of a client's bucket; `tail` comes from :func:`tail`."""
         return self._head + self.client(client) + tail
+
+    def client(self, client: str) -> str:
+        """Return a client as it stands between the braces."""
+        return (self._cached if len(client) <= LONGEST_CACHED else self._client)(client)
 
     def _client(self, client: str) -> str:
         if self._secret is None:

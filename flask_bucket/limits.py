@@ -20,6 +20,11 @@ TICKS = (1, 1_000, 1_000_000)
 
 SECOND = 1_000_000  # microseconds
 
+#: No limit needs a longer text, or such numbers; each would take long to read.
+LONGEST_TEXT = 4_000
+LARGEST_EXPONENT = 400
+LARGEST_BITS = 3_000
+
 NAME = re.compile(r"[a-z][a-z0-9_.-]*")
 
 #: Seconds in each unit, largest first, under the word that names and texts use.
@@ -99,9 +104,9 @@ class Limit:
         whole = _exact("capacity", capacity)
         if whole.denominator != 1 or whole < 1:
             raise ConfigError(
-                f"A limit's capacity is a whole number of tokens of at least 1, not {capacity!r}. "
-                "Less than one request a period is a matter of the refill rate: "
-                "Limit(capacity=1, refill_rate=0.5) is one request every two seconds."
+                "A limit's capacity is a whole number of tokens of at least 1, not "
+                f"{_shown(capacity)}. Less than one request a period is a matter of the refill "
+                "rate: Limit(capacity=1, refill_rate=0.5) is one request every two seconds."
             )
         rate, period = _writable(_positive("refill_rate", refill_rate), _positive("per", per))
         if name is None:
@@ -139,20 +144,21 @@ class Limit:
         >>> Limit.parse("5/second burst 20").capacity
         20
         """
-        if not isinstance(text, str):
-            raise ConfigError(f"{text!r} is not a limit's text: {_EXPECTED}.")
-        match = _TEXT.fullmatch(text.strip())
+        if not isinstance(text, str) or len(text) > LONGEST_TEXT:
+            raise ConfigError(f"{_shown(text)} is not a limit's text: {_EXPECTED}.")
+        written = " ".join(text.split())  # so that no amount of blanks takes long to match
+        match = _TEXT.fullmatch(written)
         unit = match and _unit(match["unit"])
         if not match or not unit:
             why = f'unknown unit "{match["unit"]}"; ' if match else ""
-            raise ConfigError(f'"{text}" is not a limit: {why}{_EXPECTED}.')
+            raise ConfigError(f"{_quoted(text)} is not a limit: {why}{_EXPECTED}.")
         amount = Fraction(match["amount"])
         if match["burst"] is None and (amount.denominator != 1 or amount == 0):
             raise ConfigError(
-                f'"{text}" is not a limit: without "burst" the amount is also the capacity, which '
-                f'is a whole number of at least 1. Add one, such as "{text.strip()} burst 1".'
+                f'{_quoted(text)} is not a limit: without "burst" the amount is also the capacity, '
+                f'which is a whole number of at least 1. Add one, such as "{text.strip()} burst 1".'
                 if amount
-                else f'"{text}" is not a limit: an amount of 0 would never allow anything. '
+                else f"{_quoted(text)} is not a limit: an amount of 0 would never allow anything. "
                 "Expected an amount above 0."
             )
         try:
@@ -163,7 +169,7 @@ class Limit:
                 name=name,
             )
         except ConfigError as error:
-            raise ConfigError(f'"{text}" is not a limit: {error}') from None
+            raise ConfigError(f"{_quoted(text)} is not a limit: {error}") from None
 
     @classmethod
     def parse_many(cls, text: str) -> tuple[Limit, ...]:
@@ -175,11 +181,11 @@ class Limit:
         (Limit('10/second'), Limit('1000/hour burst 2000'))
         """
         if not isinstance(text, str):
-            raise ConfigError(f"{text!r} is not a limit's text: {_EXPECTED}.")
+            raise ConfigError(f"{_shown(text)} is not a limit's text: {_EXPECTED}.")
         try:
             return tuple(cls.parse(part) for part in re.split("[;,]", text))
         except ConfigError as error:
-            raise ConfigError(f"{error} It stands in {text!r}.") from None
+            raise ConfigError(f"{error} It stands in {_shown(text)}.") from None
 
     @property
     def rate(self) -> Fraction:
@@ -219,17 +225,39 @@ def _exact(what: str, value: Number) -> Fraction:
     """Read a number exactly; a float as the decimal text it prints as."""
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal, Fraction)):
         raise ConfigError(
-            f"A limit's {what} is a number (int, float, Decimal or Fraction), not {value!r}."
+            f"A limit's {what} is a number (int, float, Decimal or Fraction), not {_shown(value)}."
         )
-    if isinstance(value, (float, Decimal)) and not isfinite(value):
-        raise ConfigError(f"A limit's {what} is a finite number, not {value!r}.")
-    return Fraction(float.__repr__(value) if isinstance(value, float) else value)
+    if isinstance(value, float):
+        finite, value = isfinite(value), Decimal(float.__repr__(value))
+    elif isinstance(value, Decimal):
+        finite = value.is_finite()
+    else:
+        finite = True
+    if not finite:
+        raise ConfigError(f"A limit's {what} is a finite number, not {value}.")
+    # Before a Decimal is written out: its exponent may stand for millions of digits.
+    if isinstance(value, Decimal) and abs(value.adjusted()) > LARGEST_EXPONENT:
+        raise ConfigError(f"A limit's {what} is out of every range: {value}.")
+    number = Fraction(value)
+    if max(number.numerator.bit_length(), number.denominator.bit_length()) > LARGEST_BITS:
+        raise ConfigError(f"A limit's {what} has more digits than can be counted with.")
+    return number
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"' if len(text) <= 200 else _shown(text)
+
+
+def _shown(value: object) -> str:
+    """Return a value as a message shows it, however long it is."""
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}... ({len(text)} characters)"
 
 
 def _positive(what: str, value: Number) -> Fraction:
     number = _exact(what, value)
     if number <= 0:
-        raise ConfigError(f"A limit's {what} is above 0, not {value!r}.")
+        raise ConfigError(f"A limit's {what} is above 0, not {_shown(value)}.")
     return number
 
 

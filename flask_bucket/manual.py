@@ -79,10 +79,10 @@ class Manual:
         :param cost: tokens, in place of the cost that was charged.
         :raises ConfigError: for a cost that is none.
         """
-        checked_cost(cost)
+        real = checked_cost(cost)
         _, exchange = request.__dict__.get(self._slot, (None, None))
         if exchange is not None:
-            exchange.real_cost = cost
+            exchange.real_cost = real
 
     @property
     def current(self) -> Decision | None:

@@ -141,23 +141,24 @@ class Planner:
         rules: list[Rule] = []
         if method == "OPTIONS":
             return rules  # most likely Flask's automatic answer, which reaches no view either
-        inside = {decoration.function: decoration.rules for decoration in found}
-        serving: set[View] | None = None
+        # By identity, since views need not be hashable.
+        inside = {id(decoration.function): decoration.rules for decoration in found}
+        serving: set[int] | None = None
         for inner in chain(function):
-            placed = inside.get(inner, ())
+            placed = inside.get(id(inner), ())
             for decoration in self._registry.decorations_of(inner):
                 above = decoration.rules[len(placed) :]
                 if not above or decoration.rules[: len(placed)] != placed:
                     continue  # nothing more, or made of the same function for another endpoint
                 serving = self._serving() if serving is None else serving
-                if decoration.wrapper() not in serving:
+                if id(decoration.wrapper()) not in serving:
                     rules += [rule for rule in above if rule not in rules]
         return rules
 
-    def _serving(self) -> set[View]:
-        """Return all functions that answer in any application of the Limiter."""
+    def _serving(self) -> set[int]:
+        """Return the identities of all functions that answer in any of the applications."""
         return {
-            f
+            id(f)
             for app in self._registry.apps
             for view in app.view_functions.values()
             for function in (view, *_verbs(view))
@@ -166,16 +167,16 @@ class Planner:
 
     def is_exempt(self, endpoint: str, view: View, method: str) -> bool:
         """Return whether application, blueprint and default limits leave an endpoint out."""
-        exempt = self._registry.exempt
+        is_exempt = self._registry.is_exempt
         return (
             method in self._exempt_methods
             or self._serves_files(endpoint)
             or any(
-                f in exempt
+                is_exempt(f)
                 for function, _ in self._functions(endpoint, view, method)
                 for f in chain(function)
             )
-            or any(blueprint in exempt for blueprint in self._blueprints(endpoint))
+            or any(is_exempt(blueprint) for blueprint in self._blueprints(endpoint))
         )
 
     def _serves_files(self, endpoint: str) -> bool:

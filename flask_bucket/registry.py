@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary, WeakSet, ref
 from flask import Flask, has_request_context
 from flask.sansio.blueprints import Blueprint
 
+from .limits import ConfigError
 from .rules import Rule
 
 View = Callable[..., Any]
@@ -77,13 +78,26 @@ class Registry:
             if decoration is not None and decoration.function is function:
                 yield decoration
 
+    def is_exempt(self, target: View | Blueprint) -> bool:
+        """Return whether something was exempted."""
+        try:
+            return target in self.exempt
+        except TypeError:
+            return False  # not hashable, so it never was
+
     def limit_blueprint(self, blueprint: Blueprint, rule: Rule) -> None:
         self.blueprints.setdefault(blueprint, []).append(rule)
         self.version += 1
 
     def exempt_from_now(self, target: View | Blueprint) -> None:
         # A bound method is a new object each time that it is looked up.
-        self.exempt.add(getattr(target, "__func__", target))
+        try:
+            self.exempt.add(getattr(target, "__func__", target))
+        except TypeError:
+            raise ConfigError(
+                f"{target!r} cannot be remembered as exempt, since it is not hashable or takes no "
+                "weak references. Exempt a function that calls it."
+            ) from None
         self.version += 1
 
 

@@ -12,7 +12,7 @@ from flask import Response, current_app
 
 from .decisions import Charge, Decision
 from .keys import KeyFunc, Spelling, tail
-from .limits import ConfigError, Limit, Number, distinct_names
+from .limits import EXACT, ConfigError, Limit, Number, distinct_names
 
 #: What a rule may be written as; a callable returns any of the others, or None: no limit now.
 RuleText = str | Limit | Sequence[str | Limit]
@@ -20,6 +20,8 @@ RuleSource = RuleText | Callable[[], Any]
 
 #: Where a rule was written, from the outside in.
 Source = Literal["application", "default", "blueprint", "view", "function"]
+
+_SWITCHES = frozenset({"per_method", "override_defaults", "dry_run"})
 
 _parse_many = lru_cache(maxsize=1000)(Limit.parse_many)
 
@@ -92,14 +94,7 @@ def make_rule(
         limits = wraps(rule)(lambda: _limits(source(), burst, name, optional=True))
     else:
         limits = _limits(rule, burst, name, optional=False)
-    for what, value in conditions.items():
-        if what.endswith(("func", "when", "breach")) and not (value is None or callable(value)):
-            raise ConfigError(f"{what} is a function to be called, not {value!r}.")
-    message = conditions.get("error_message")
-    if not (message is None or isinstance(message, str) or callable(message)):
-        raise ConfigError(f"error_message is a text or a function, not {message!r}.")
-    if scope is not None and (not isinstance(scope, str) or not scope):
-        raise ConfigError(f"A scope is a text that is not empty, not {scope!r}.")
+    _check(scope, conditions)
     functions = [f for f in (rule, cost, *conditions.values()) if callable(f)]
     plained: dict[str, Any] = {
         what: plain(value) if callable(value) else value for what, value in conditions.items()
@@ -112,6 +107,20 @@ def make_rule(
         has_async=any(map(inspect.iscoroutinefunction, functions)),
         **plained,
     )
+
+
+def _check(scope: object, conditions: Mapping[str, Any]) -> None:
+    """Raise ConfigError for a scope, a function or a switch that is none."""
+    for what, value in conditions.items():
+        if what.endswith(("func", "when", "breach")) and not (value is None or callable(value)):
+            raise ConfigError(f"{what} is a function to be called, not {value!r}.")
+        if what in _SWITCHES and not isinstance(value, bool):
+            raise ConfigError(f"{what} is True or False, not {value!r}.")
+    message = conditions.get("error_message")
+    if not (message is None or isinstance(message, str) or callable(message)):
+        raise ConfigError(f"error_message is a text or a function, not {message!r}.")
+    if scope is not None and (not isinstance(scope, str) or not scope):
+        raise ConfigError(f"A scope is a text that is not empty, not {scope!r}.")
 
 
 def plain(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -136,7 +145,7 @@ def checked_cost(cost: object) -> int:
             f"A cost is a whole number of tokens of at least 0, not {cost!r}. "
             "A request that may cost less in the end is settled with limiter.settle()."
         )
-    return cost
+    return min(cost, EXACT - 1)  # more than any capacity all the same
 
 
 def _limits(
@@ -219,16 +228,17 @@ class BoundRule:
     fixed: tuple[tuple[Limit, str], ...] | None
     shadow: bool
 
-    def client(self, clients: dict[KeyFunc, str | None]) -> str | None:
+    def client(self, clients: dict[int, str | None]) -> str | None:
         """Return whom the current request is charged to, or None if the rule leaves it out.
 
-        :param clients: what key functions returned, so that each is asked once.
+        :param clients: what key functions returned, by their identity: each is asked once.
         """
         if self.rule.exempt_when is not None and self.rule.exempt_when():
             return None
-        if self.key_func not in clients:
-            clients[self.key_func] = checked_key(self.key_func(), self.key_func)
-        return clients[self.key_func]
+        key_func = self.key_func
+        if id(key_func) not in clients:
+            clients[id(key_func)] = checked_key(key_func(), key_func)
+        return clients[id(key_func)]
 
     @property
     def is_fixed(self) -> bool:

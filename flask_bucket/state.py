@@ -13,7 +13,7 @@ from flask import Flask, Request, Response, current_app
 
 from .config import Config
 from .decisions import Charge, Decision
-from .keys import Spelling, spelled, tail
+from .keys import LONGEST_CACHED, Spelling, spelled, tail
 from .limits import ConfigError, Limit
 from .plans import Plan, Planner
 from .rules import BoundRule, checked_cost, checked_key
@@ -134,7 +134,7 @@ class AppState:
 
     def charges(self, bound: BoundRule, client: str) -> tuple[Charge, ...]:
         """Return what a rule charges a client now."""
-        if bound.is_fixed:
+        if bound.is_fixed and len(client) <= LONGEST_CACHED:
             return self.fixed(bound, client)
         return bound.charges(client, self.spelling)
 
@@ -184,7 +184,7 @@ class AppState:
         if now - self.dry_run_logged >= 1:
             self.dry_run_logged = now
             names = [str(o.limit) for o in decision.outcomes if o.shadow and not o.allowed]
-            logger.info("Dry run: %s would have refused a request.", " and ".join(names))
+            logger.warning("Dry run: %s would have refused a request.", " and ".join(names))
 
     def _look(self, request: Request) -> None:
         self.looked = True
