@@ -227,6 +227,7 @@ def _exact(what: str, value: Number) -> Fraction:
         raise ConfigError(
             f"A limit's {what} is a number (int, float, Decimal or Fraction), not {_shown(value)}."
         )
+    given = value
     if isinstance(value, float):
         finite, value = isfinite(value), Decimal(float.__repr__(value))
     elif isinstance(value, Decimal):
@@ -234,7 +235,7 @@ def _exact(what: str, value: Number) -> Fraction:
     else:
         finite = True
     if not finite:
-        raise ConfigError(f"A limit's {what} is a finite number, not {value}.")
+        raise ConfigError(f"A limit's {what} is a finite number, not {given!r}.")
     # Before a Decimal is written out: its exponent may stand for millions of digits.
     if isinstance(value, Decimal) and abs(value.adjusted()) > LARGEST_EXPONENT:
         raise ConfigError(f"A limit's {what} is out of every range: {value}.")
