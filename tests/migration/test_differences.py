@@ -13,6 +13,7 @@ from flask import Blueprint, Flask, request
 from flask_limiter.util import get_remote_address
 
 import flask_bucket
+from flask_bucket.stores.redis.connections import Punctual
 from tests.migration.both import Both, view
 from tests.servers import Server
 
@@ -203,15 +204,20 @@ def test_without_redis_requests_pass(monkeypatch: pytest.MonkeyPatch) -> None:
 def counted_round_trips(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Count how often anything is sent to a server, by whichever library."""
     count = [0]
-    kind = redis.connection.AbstractConnection
-    send: Any = kind.send_packed_command
 
-    def counted(self: Any, *arguments: Any, **options: Any) -> None:
-        count[0] += 1
-        send(self, *arguments, **options)
+    def counting(send: Any) -> Any:
+        def counted(*arguments: Any, **options: Any) -> Any:
+            count[0] += 1
+            return send(*arguments, **options)
+
+        return counted
 
     with monkeypatch.context() as patched:
-        patched.setattr(kind, "send_packed_command", counted)
+        for kind, name in (
+            (redis.connection.AbstractConnection, "send_packed_command"),
+            (Punctual, "call"),
+        ):
+            patched.setattr(kind, name, counting(getattr(kind, name)))
         yield count
 
 

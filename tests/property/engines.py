@@ -23,6 +23,9 @@ from tests.servers import ENGINES, Server
 #: Comma-separated names of the only stores to try; all of them when unset.
 CHOSEN = frozenset(filter(None, os.environ.get("PROPERTY_ENGINES", "").split(",")))
 
+#: Seconds to wait for an answer: no test here is about a server that is slow.
+PATIENCE = 60
+
 #: Calls made to each kind of store, for the terminal's summary.
 CALLS: Counter[str] = Counter()
 
@@ -173,7 +176,7 @@ def subject(name: str, servers: dict[str, Server]) -> Subject:
         VERSIONS.setdefault(name, f"fakeredis {fakeredis.__version__}")
         return RedisSubject(name, RedisStore(fake), fake)
     server = running(servers, name)
-    client = server.client()
+    client = redis.Redis(port=server.port, socket_timeout=PATIENCE)
     if name not in VERSIONS:
         about = client.info("server")
         VERSIONS[name] = (
@@ -181,7 +184,7 @@ def subject(name: str, servers: dict[str, Server]) -> Subject:
             if "valkey_version" in about
             else f"Redis {about['redis_version']}"
         )
-    made = RedisSubject(name, RedisStore.from_url(server.url, timeout=30), client)
+    made = RedisSubject(name, RedisStore.from_url(server.url, timeout=PATIENCE), client)
     made.forget()
     return made
 
