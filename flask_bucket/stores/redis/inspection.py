@@ -157,7 +157,7 @@ class RedisServer:
         with _translated():
             client = self._redis
         if self._is_cluster():
-            settings, retry = client.get_connection_kwargs(), client.retry
+            settings, retry = client.get_connection_kwargs(), getattr(client, "retry", None)
             if self._store._link.node is not None:
                 retry = None  # charges take a way of their own, and this client is for the rest
             known = ("socket_timeout", "socket_connect_timeout")
