@@ -50,7 +50,7 @@ def serving(name: str, url: str, worker_class: str) -> Iterator[str]:
             except urllib.error.HTTPError:
                 break  # refused, and served
             except OSError:
-                time.sleep(0.02)
+                time.sleep(0.02)  # until gunicorn listens
         yield address
     finally:
         process.terminate()

@@ -44,7 +44,7 @@ def trust_proxies(app: Flask, proxies: int) -> None:
     client as many buckets as it can invent addresses.
     """
     if proxies:
-        app.wsgi_app = ProxyFix(  # type: ignore[method-assign]
+        app.wsgi_app = ProxyFix(  # type: ignore[method-assign]  # as Flask documents it
             app.wsgi_app, x_for=proxies, x_proto=proxies
         )
 

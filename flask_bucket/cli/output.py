@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -56,13 +57,7 @@ def print_json(value: Any) -> None:
 
 def wants_colours() -> bool:
     """Return whether a person looks at a terminal, and rich is there to please them."""
-    if not sys.stdout.isatty():
-        return False
-    try:
-        import rich  # noqa: F401
-    except ImportError:
-        return False
-    return True
+    return sys.stdout.isatty() and find_spec("rich") is not None
 
 
 def plain_table(table: Table) -> str:
