@@ -86,10 +86,11 @@ def killed_during_requests(world: World) -> Iterator[None]:
 @contextmanager
 def killed_between_requests(world: World) -> Iterator[None]:
     with world.server.client() as admin:
-        admin.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-        # Until the clients can know, but not longer: meanwhile they make new ones.
-        deadline = time.monotonic() + 0.1
-        while world.proxy.connections and time.monotonic() < deadline:
+        before = world.proxy.ended
+        killed = admin.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        # Until the clients can know.
+        deadline = time.monotonic() + 10
+        while world.proxy.ended < before + killed and time.monotonic() < deadline:
             time.sleep(0.01)
         yield
 

@@ -32,6 +32,8 @@ class Proxy:
         self.reset_when_cut = False
         self.black_hole = False
         self._pairs: set[tuple[socket.socket, socket.socket]] = set()
+        #: Connections of clients that ever were, and those that their clients know to be over.
+        self.begun, self.ended = 0, 0
         self._deaf: set[socket.socket] = set()
         self._fillers: list[socket.socket] = []
         self._lock = threading.Lock()
@@ -45,7 +47,7 @@ class Proxy:
     @property
     def connections(self) -> int:
         """How many connections of clients there are."""
-        return len(self._pairs)
+        return self.begun - self.ended
 
     def listen(self) -> None:
         """Accept connections, after `refuse` or `hang`."""
@@ -126,6 +128,7 @@ class Proxy:
             pair = (client, server)
             with self._lock:
                 self._pairs.add(pair)
+                self.begun += 1
             for pump in (self._requests, self._replies):
                 threading.Thread(target=pump, args=(pair,), daemon=True).start()
 
@@ -167,6 +170,8 @@ class Proxy:
             _reset(pair[0])
         else:
             _end(pair[0])
+        with self._lock:
+            self.ended += 1
 
 
 def _received(end: socket.socket) -> bytes:
