@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from .limits import EXACT, SECOND, ConfigError, Limit
 
@@ -33,6 +34,13 @@ class Charge:
                 f"A cost is a whole number of tokens (an int below 2**53), not {self.cost!r}. "
                 "Round it, or measure in smaller tokens."
             )
+
+
+class Charges(tuple[Charge, ...]):
+    """Charges that come again with other requests, so that a store may prepare what it sends."""
+
+    #: What the store prepared that is asked for these: only one ever is.
+    prepared: Any = None
 
 
 def no_negative_cost(charges: Iterable[Charge]) -> None:

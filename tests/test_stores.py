@@ -9,7 +9,7 @@ from typing import Any
 import fakeredis
 import pytest
 
-from flask_bucket.decisions import Charge
+from flask_bucket.decisions import Charge, Charges
 from flask_bucket.errors import BucketUnreadable, StoreUnavailable
 from flask_bucket.limits import EXACT, ConfigError, Limit
 from flask_bucket.stores.base import Store
@@ -201,6 +201,32 @@ def test_no_token_is_granted_twice_to_threads_that_ask_at_once(store: Store) -> 
         assert sum(pool.map(ask, range(200))) == 10
 
 
+def test_charges_that_come_again_are_charged_again(store: Store) -> None:
+    slow = Limit(3, 1, 86_400)
+    both = Charges([charge(1, ALICE, slow), charge(2, BOB, slow)])
+    first = store.take(both)
+    assert [outcome.remaining for outcome in first.outcomes] == [2, 1]
+    again = store.take(both)
+    assert not again.allowed
+    assert [outcome.allowed for outcome in again.outcomes] == [True, False]
+    assert left(store, ALICE, START, slow) == 2
+
+
+def test_charges_that_come_again_may_come_with_others(store: Store) -> None:
+    alice = Charges([charge(4)])
+    assert store.take(alice, now=START).outcomes[0].remaining == 6
+    assert store.take(alice, now=START + 500_000).outcomes[0].remaining == 3
+    assert not store.take(alice, (), [charge(3)], now=START + 500_000).allowed
+    refused = store.take(Charges([charge(6)]), alice, now=START + 500_000)
+    assert (refused.allowed, left(store, ALICE, START + 500_000)) == (False, 7)
+
+
+def test_charges_that_come_again_cannot_add_tokens(store: Store) -> None:
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="at least 0"):
+            store.take(Charges([charge(-1)]))
+
+
 def test_a_store_may_be_used_again_after_it_was_closed(store: Store) -> None:
     store.take([charge()], now=START)
     store.close()
@@ -242,6 +268,18 @@ class TestRedis:
             store.reset("alice")
         own_server.start()
         assert store.take([charge()]).allowed
+        store.close()
+
+    def test_what_is_packed_once_survives_a_flush(self, server: Server) -> None:
+        store = RedisStore.from_url(server.url, timeout=5)
+        charges = Charges([charge(1, ALICE, Limit(10, 1, 86_400))])
+        remaining = []
+        with server.client() as client:
+            client.flushall()
+            for _ in range(3):
+                remaining.append(store.take(charges).outcomes[0].remaining)
+                client.script_flush()
+        assert remaining == [9, 8, 7]
         store.close()
 
     def test_a_flushed_script_costs_one_token_all_the_same(self, server: Server) -> None:

@@ -182,6 +182,39 @@ def test_connecting_and_the_reply_share_one_timeout(valkey: Server, stalls: Stal
         store.close()
 
 
+@pytest.mark.parametrize("late", [b":1\r\n", b""], ids=["an answer too many", "the end"])
+def test_a_connection_that_is_not_quiet_is_not_used(late: bytes) -> None:
+    """What came unasked would be taken for the answer to the next charge."""
+    reply = b"*6\r\n:1\r\n:9\r\n:1\r\n:4\r\n:9\r\n:1\r\n"
+    served: list[socket.socket] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            for _ in range(2):
+                peer = listener.accept()[0]
+                served.append(peer)
+                while b"EVALSHA" not in peer.recv(65_536):
+                    peer.sendall(b"+OK\r\n")
+                peer.sendall(reply)
+                if late:
+                    peer.sendall(late)
+                else:
+                    peer.shutdown(socket.SHUT_WR)
+                said.release()
+
+        said = threading.Semaphore(0)
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        store = RedisStore.from_url(f"redis://127.0.0.1:{listener.getsockname()[1]}", timeout=5)
+        for _ in range(2):
+            assert store.take([CHARGE]).allowed
+            assert said.acquire(timeout=15)
+        assert len(served) == 2
+        store.close()
+        for peer in served:
+            peer.close()
+
+
 def test_those_who_wait_for_a_connection_give_up_when_one_is_lost(valkey: Server) -> None:
     with Proxy(valkey.port) as proxy:
         store = RedisStore.from_url(proxy.url, timeout=20, max_connections=1)

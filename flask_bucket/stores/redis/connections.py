@@ -7,10 +7,12 @@ that waits for all of them has one timeout in all.
 from __future__ import annotations
 
 import os
+import select
 import ssl
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from types import BuiltinFunctionType
 from typing import Any
 
 import hiredis
@@ -35,6 +37,7 @@ class Punctual:
     connect: Callable[[], None]
     _parser: Any
     _replies: hiredis.Reader
+    _waiting: select.poll | None
 
     #: Finds out where to connect to, by a deadline; None if that is known.
     primary: Callable[[float], Address] | None = None
@@ -52,6 +55,28 @@ class Punctual:
         self._replies = hiredis.Reader(
             protocolError=exceptions.InvalidResponse, replyError=self._parser.parse_error
         )
+        self._waiting = self._poll()
+
+    def is_quiet(self) -> bool:
+        """Return whether nothing came that was not asked for, such as the end of the connection.
+
+        Found out before a charge is sent: afterwards nobody could say whether it was taken.
+        """
+        if self._waiting is not None:
+            return not self._replies.has_data() and not self._waiting.poll(0)
+        try:
+            return not super().can_read(0)  # type: ignore[misc]  # redis-py's
+        except (exceptions.ConnectionError, OSError):
+            return False
+
+    def _poll(self) -> select.poll | None:
+        """Return what says whether there is anything to read; None where redis-py is to say it."""
+        # One that stands in for the system's, such as gevent's, would let others run meanwhile.
+        if not isinstance(getattr(select, "poll", None), BuiltinFunctionType):
+            return None
+        waiting = select.poll()
+        waiting.register(self._sock, select.POLLIN)
+        return waiting
 
     def call(self, command: bytes) -> Any:
         """Send a packed command and return its reply.
@@ -120,6 +145,9 @@ class UnixConnection(Punctual, UnixDomainSocketConnection):
 
 class TlsConnection(Punctual, SSLConnection):
     """Over TLS, with one context for all connections: to load certificates takes a while."""
+
+    def _poll(self) -> None:
+        return None  # what comes over TLS need not be for us
 
     def __init__(self, *, trust: Trust | None = None, **settings: Any) -> None:
         super().__init__(**settings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from hashlib import sha1
@@ -11,20 +11,21 @@ from importlib.resources import files
 from typing import Any
 
 import redis
+from hiredis import pack_command
 from redis.cluster import ClusterNode, RedisCluster
 from redis.exceptions import NoScriptError
 
 from .cluster import Cluster, slot
 from .connections import Address, leading
-from .pool import Pool
+from .pool import Command, Pool
 from .sentinel import Sentinels
 from .urls import Place
 
 SCRIPT = files("flask_bucket").joinpath("bucket.lua").read_bytes()
 SCRIPT_SHA = sha1(SCRIPT, usedforsecurity=False).hexdigest().encode()
 
-#: Runs the script: given a number of keys, the keys and the arguments, returns its reply.
-Evaluate = Callable[..., list[int]]
+#: Runs the script, and returns its reply.
+Call = Callable[[], list[int]]
 
 logger = logging.getLogger("flask_bucket")
 
@@ -33,7 +34,9 @@ logger = logging.getLogger("flask_bucket")
 class Link:
     """One way to a server, or to several."""
 
-    evaluate: Evaluate
+    #: Prepares a call of the script, given a number of keys, the keys and the arguments. It can be
+    #: made any number of times.
+    prepare: Callable[..., Call]
     close: Callable[[], None]
     #: Returns a client of redis-py, for what is no charge.
     client: Callable[[], Any]
@@ -56,14 +59,11 @@ def link_to(place: Place, size: int, timeout: float) -> Link:
         settings["primary"] = sentinels.primary
     pool = Pool(lambda: kind(**settings), size, timeout)
 
-    def evaluate(*arguments: Any) -> list[int]:
-        reply: list[int] = pool.run(
-            ("EVALSHA", SCRIPT_SHA, *arguments), NoScriptError, ("EVAL", SCRIPT, *arguments)
-        )
-        return reply
+    def prepare(*arguments: Any) -> Call:
+        return partial(pool.run, *_script_call(arguments))
 
     client = redis.Redis(connection_pool=redis.ConnectionPool(connection_class=kind, **settings))
-    return Link(evaluate, _both(pool.close, client.close), lambda: client)
+    return Link(prepare, _both(pool.close, client.close), lambda: client)
 
 
 def _to_cluster(place: Place, size: int, timeout: float) -> Link:
@@ -77,14 +77,8 @@ def _to_cluster(place: Place, size: int, timeout: float) -> Link:
 
     cluster = Cluster(pool, place.nodes, timeout)
 
-    def evaluate(*arguments: Any) -> list[int]:
-        reply: list[int] = cluster.run(
-            arguments[1],
-            ("EVALSHA", SCRIPT_SHA, *arguments),
-            NoScriptError,
-            ("EVAL", SCRIPT, *arguments),
-        )
-        return reply
+    def prepare(*arguments: Any) -> Call:
+        return partial(cluster.run, arguments[1], *_script_call(arguments))
 
     client = lru_cache(maxsize=1)(partial(_cluster_client, place))
 
@@ -93,7 +87,13 @@ def _to_cluster(place: Place, size: int, timeout: float) -> Link:
         if client.cache_info().currsize:
             client().close()
 
-    return Link(evaluate, close, client, slot, cluster.node)
+    return Link(prepare, close, client, slot, cluster.node)
+
+
+def _script_call(arguments: Sequence[Any]) -> tuple[bytes, type[Exception], Command]:
+    """Return a command, the error by which the server says that it did nothing, and another."""
+    packed = pack_command(("EVALSHA", SCRIPT_SHA, *arguments))
+    return packed, NoScriptError, ("EVAL", SCRIPT, *arguments)
 
 
 def _cluster_client(place: Place) -> Any:
@@ -117,9 +117,12 @@ def link_by(client: Any) -> Link:
             # A server that restarted, or flushed its scripts, has charged nothing yet.
             return execute("EVAL", SCRIPT, *arguments)
 
+    def prepare(*arguments: Any) -> Call:
+        return partial(evaluate, *arguments)
+
     warn_of(client)
     is_cluster = isinstance(client, RedisCluster)
-    return Link(evaluate, client.close, lambda: client, slot if is_cluster else None)
+    return Link(prepare, client.close, lambda: client, slot if is_cluster else None)
 
 
 def warn_of(client: Any) -> None:

@@ -19,7 +19,8 @@ from redis import exceptions
 #: A connection of redis-py, of whichever kind, made punctual.
 Connection = Any
 
-Command = tuple[Any, ...]
+#: A command, or one that is packed already.
+Command = bytes | tuple[Any, ...]
 
 
 class Pool:
@@ -126,7 +127,10 @@ class Pool:
             connection = self._idle.pop()
         except IndexError:
             return None
-        return None if _closed(connection) else connection
+        if connection.is_quiet():
+            return connection
+        connection.disconnect()
+        return None
 
     def _connected(self, ends: float) -> Connection:
         """Return a new connection, once it is up."""
@@ -154,22 +158,8 @@ class Pool:
         self.close()
 
 
-def _closed(connection: Connection) -> bool:
-    """Return whether the server closed an idle connection; if so it is disconnected.
-
-    Found out before a charge is sent: afterwards nobody could say whether it was taken.
-    """
-    try:
-        if not connection.can_read(timeout=0):
-            return False
-    except (exceptions.ConnectionError, OSError):
-        pass
-    connection.disconnect()
-    return True
-
-
 def _exchange(connection: Connection, command: Command, deadline: float | None) -> Any:
-    packed = pack_command(command)
+    packed = command if isinstance(command, bytes) else pack_command(command)
     if deadline is None:
         return connection.call(packed)
     return connection.call_by(packed, deadline)

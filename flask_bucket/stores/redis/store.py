@@ -10,13 +10,13 @@ import redis
 from redis.exceptions import RedisClusterException, RedisError, TryAgainError
 
 from ...bucket import outcome
-from ...decisions import Charge, Decision, Outcome, no_negative_cost
+from ...decisions import Charge, Charges, Decision, Outcome, no_negative_cost
 from ...errors import BucketUnreadable, StoreUnavailable
 from ...limits import ConfigError
 from ..base import checked_now
 from . import slots
 from .links import SCRIPT as SCRIPT
-from .links import Link, link_by, link_to
+from .links import Call, Link, link_by, link_to
 from .slots import Scattered
 from .urls import place
 
@@ -82,7 +82,6 @@ class RedisStore:
     def _use(self, link: Link, key_prefix: str) -> None:
         self.key_prefix = key_prefix
         self._link = link
-        self._evaluate = link.evaluate
         #: Of a cluster, what says which keys can be charged in one call.
         self._slot: Callable[[str], int] | None = link.slot
 
@@ -98,6 +97,13 @@ class RedisStore:
         shadow: Sequence[Charge] = (),
         now: int | None = None,
     ) -> Decision:
+        if (
+            isinstance(charges, Charges)
+            and now is None
+            and not (held or shadow)
+            and self._slot is None
+        ):
+            return _decision(self._run_again(charges), charges, ())
         no_negative_cost((*charges, *held, *shadow))
         if self._slot is not None:
             return self._in_slots(
@@ -161,6 +167,18 @@ class RedisStore:
             # While a slot is moved to another node, some of its keys are here and some there.
             return apart(str)
 
+    def _run_again(self, charges: Charges) -> list[int]:
+        """Charge what comes again and again, with a call that is packed once."""
+        call: Call | None = charges.prepared
+        if call is None:
+            no_negative_cost(charges)
+            call = self._link.prepare(*_arguments(b"take", charges, (), (), None))
+            charges.prepared = call
+        try:
+            return call()
+        except FAILURES as error:
+            raise _translated(error) from error
+
     def _run(
         self,
         mode: bytes,
@@ -169,18 +187,29 @@ class RedisStore:
         held: Sequence[Charge],
         now: int | None,
     ) -> list[int]:
-        keys: list[str] = []
-        arguments: list[bytes | int] = [mode, b"" if now is None else checked_now(now)]
-        for kind, some in ((b"take", charges), (b"shadow", shadow), (b"held", held)):
-            for charge in some:
-                keys.append(charge.key)
-                arguments += (kind, charge.cost, *charge.limit.script_args)
-        if not keys:
+        if not charges and not shadow and not held:
             return [1, 0]
         try:
-            return self._evaluate(len(keys), *keys, *arguments)
+            return self._link.prepare(*_arguments(mode, charges, shadow, held, now))()
         except FAILURES as error:
             raise _translated(error) from error
+
+
+def _arguments(
+    mode: bytes,
+    charges: Sequence[Charge],
+    shadow: Sequence[Charge],
+    held: Sequence[Charge],
+    now: int | None,
+) -> list[bytes | str | int]:
+    """Return the number of keys, the keys and the arguments of a call of the script."""
+    keys: list[bytes | str | int] = []
+    arguments: list[bytes | str | int] = [mode, b"" if now is None else checked_now(now)]
+    for kind, some in ((b"take", charges), (b"shadow", shadow), (b"held", held)):
+        for charge in some:
+            keys.append(charge.key)
+            arguments += (kind, charge.cost, *charge.limit.script_args)
+    return [len(keys), *keys, *arguments]
 
 
 def _nothing(reply: object) -> None:
