@@ -36,7 +36,7 @@ class Decorators:
         self._filters: list[Callable[[], bool]] = []
         self._has_async = has_async
 
-    def _at_decorator(self, decoration: Decoration) -> None:
+    def _at_decorator(self, decoration: Decoration) -> Response | None:
         """Charge what applies where a decorator stands among the view's decorators."""
         raise NotImplementedError
 
@@ -158,16 +158,16 @@ class Decorators:
             async def wrapper(*args: Any, **kwargs: Any) -> Any:
                 if is_async:
                     # Functions that must be awaited cannot be, in the thread of a running loop.
-                    await asyncio.to_thread(self._at_decorator, decoration)
+                    refusal = await asyncio.to_thread(self._at_decorator, decoration)
                 else:
-                    self._at_decorator(decoration)
-                return await function(*args, **kwargs)
+                    refusal = self._at_decorator(decoration)
+                return await function(*args, **kwargs) if refusal is None else refusal
         else:
 
             @wraps(function)
             def wrapper(*args: Any, **kwargs: Any) -> Any:
-                self._at_decorator(decoration)
-                return function(*args, **kwargs)
+                refusal = self._at_decorator(decoration)
+                return function(*args, **kwargs) if refusal is None else refusal
 
         decoration = self._registry.decorated(wrapper, function, rules)
         return wrapper  # type: ignore[return-value]  # it stands in for its function

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from flask import Flask, Response
 from werkzeug.exceptions import HTTPException, ServiceUnavailable, TooManyRequests
 
 from .decisions import Decision
@@ -20,6 +21,10 @@ __all__ = ["BucketUnreadable", "ConfigError", "RateLimitExceeded", "StoreUnavail
 
 #: The registry of problem types of draft-ietf-httpapi-ratelimit-headers-11, section 6.
 PROBLEMS = "https://iana.org/assignments/http-problem-types"
+
+
+#: What an application, or an extension of it, replaces in order to see exceptions first.
+_HANDLING = ("handle_user_exception", "handle_http_exception")
 
 
 class _Refusal(HTTPException):
@@ -122,3 +127,22 @@ class StoreUnavailable(_Refusal, ServiceUnavailable):
 
 class BucketUnreadable(StoreUnavailable):
     """One key holds something that is not a bucket; the other buckets are well."""
+
+
+def answer(app: Flask, refusal: HTTPException) -> Response:
+    """Return the response to a refusal; or raise it, if the application has a say in that.
+
+    What Flask does with an exception that nobody handles takes it as long as the rest of a
+    request, and the same comes out in the end.
+    """
+    codes = (None, refusal.code)
+    if (
+        # A copy, since Flask adds to it while other threads handle errors.
+        any(by_code.get(c) for by_code in tuple(app.error_handler_spec.values()) for c in codes)
+        or any(getattr(app, name) != getattr(Flask, name).__get__(app) for name in _HANDLING)
+        or app.trap_http_exception(refusal)
+    ):
+        raise refusal
+    if refusal.response is not None:
+        return cast(Response, refusal.response)
+    return app.response_class(refusal.get_body(), refusal.code, refusal.get_headers())

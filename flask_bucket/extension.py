@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from flask import Flask, Request, Response, abort, has_request_context, request
+from flask import Flask, Request, Response, has_request_context, request
 from flask.signals import got_request_exception
 from werkzeug.exceptions import HTTPException
 
+from .bills import Bill, Point
 from .config import Config
 from .decisions import Decision
 from .decorators import Breach, Decorators, Key
-from .errors import ConfigError, RateLimitExceeded, StoreUnavailable
+from .errors import ConfigError, RateLimitExceeded, StoreUnavailable, answer
 from .headers import STYLES, whole_seconds
 from .keys import KeyFunc, Spelling, client_address
 from .manual import Manual
 from .plans import Planner
 from .registry import Decoration
-from .rules import BoundRule, RuleSource, make_rules, plain, rules_set
+from .rules import RuleSource, make_rules, plain, rules_set
 from .signals import limit_exceeded, store_recovered, store_unavailable
-from .state import AppState, Asked, Exchange, make_store, state_of
+from .state import AppState, Exchange, make_store, state_of
 
 #: Where a request remembers which outcome its headers tell of, over all Limiters.
 SHOWN = "_flask_bucket_shown"
@@ -169,81 +170,81 @@ class Limiter(Decorators, Manual):
 
     # The way of a request.
 
-    def _before_request(self, state: AppState) -> None:
+    def _before_request(self, state: AppState) -> Response | None:
         """Charge what applies before the view: application, blueprint and default limits."""
         if not self._is_on(state):
-            return
+            return None
         exchange = state.begin(request._get_current_object(), self._slot)  # type: ignore[attr-defined]  # a proxy
-        if any(passes() for passes in self._filters):
+        if self._filters and any(passes() for passes in self._filters):
             exchange.skipped = True
-        elif exchange.plan.before:
-            self._charge(state, exchange, exchange.plan.before)
+            return None
+        exchange.is_served = True
+        refusal = self._charge(state, exchange, exchange.plan.before)
+        return None if refusal is None else answer(state.app, refusal)
 
-    def _at_decorator(self, decoration: Decoration) -> None:
-        """Charge what applies where a decorator stands among the view's decorators."""
+    def _at_decorator(self, decoration: Decoration) -> Response | None:
+        """Charge what applies where a decorator stands among the view's decorators.
+
+        :returns: what to answer instead of the view, if nothing stands between that and Flask.
+        """
         if self._enabled is False or not has_request_context():
-            return  # a decorated function may be called from elsewhere: limits are for requests
+            return None  # limits are for requests, and the function may be called from elsewhere
         req: Request = request._get_current_object()  # type: ignore[attr-defined]  # a proxy
         state, exchange = req.__dict__.get(self._slot) or (state_of(self.name), None)
         if exchange is None:
             if not self._is_on(state):
-                return
+                return None
             exchange = state.begin(req, self._slot)
         if exchange.skipped:
-            return
-        bounds = exchange.plan.at.get(decoration)
-        if bounds is None:
-            bounds = state.planner.stray(decoration, req.endpoint, req.method)
+            return None
+        point = exchange.plan.at.get(decoration)
+        if point is None:
+            point = state.planner.stray(decoration, req.endpoint, req.method)
         if is_preflight(req):
-            bounds = [bound for bound in bounds if bound.rule.methods is not None]
-        if bounds:
-            self._charge(state, exchange, bounds)
+            point = Point(tuple(b for b in point.bounds if b.rule.methods is not None))
+        refusal = self._charge(state, exchange, point)
+        if refusal is None:
+            return None
+        if exchange.is_served and exchange.plan.view is decoration.wrapper():
+            return answer(state.app, refusal)
+        raise refusal
 
-    def _charge(self, state: AppState, exchange: Exchange, bounds: Sequence[BoundRule]) -> None:
-        """Charge all that applies at one point, in one call of the store."""
-        clients: dict[int, str | None] = {}
-        enforced: list[Asked] = []
-        dry: list[Asked] = []
-        for bound in bounds:
-            client = bound.client(clients)
-            if client is not None:
-                some = dry if bound.shadow else enforced
-                some += [(charge, bound) for charge in state.charges(bound, client)]
-        if not enforced and not dry:
-            return
-        decision = state.store.take(
-            [charge for charge, _ in enforced],
-            [charge for charge, _ in exchange.taken],
-            [charge for charge, _ in dry],
-        )
-        exchange.record(decision, [*enforced, *dry])
-        if dry and any(o.shadow and not o.allowed for o in decision.outcomes):
+    def _charge(self, state: AppState, exchange: Exchange, point: Point) -> HTTPException | None:
+        """Charge all that applies at one point, in one call of the store.
+
+        :returns: what a refused request is answered with.
+        """
+        bill = state.bills.bill(point) if point.bounds else None
+        if bill is None:
+            return None
+        decision = state.store.take(bill.charges, exchange.held, bill.shadow)
+        exchange.record(decision, bill)
+        if bill.shadow and any(o.shadow and not o.allowed for o in decision.outcomes):
             state.would_refuse(decision)
             if decision.allowed:
                 limit_exceeded.send(state.app, limiter=self, decision=decision)
-        if not decision.allowed:
-            self._refuse(state, decision, enforced)
+        return None if decision.allowed else self._refusal(state, decision, bill)
 
-    def _refuse(self, state: AppState, decision: Decision, asked: Sequence[Asked]) -> None:
-        """Raise what a refused request is answered with."""
+    def _refusal(self, state: AppState, decision: Decision, bill: Bill) -> HTTPException:
+        """Return what a refused request is answered with."""
         request.__dict__[REFUSED] = True
         error_format = state.config.error_format
         outcome = decision.binding
         if outcome is None:
-            raise StoreUnavailable("the store is out of reach", decision.retry_after, error_format)
+            return StoreUnavailable("the store is out of reach", decision.retry_after, error_format)
         limit_exceeded.send(state.app, limiter=self, decision=decision)
-        rule = next(bound.rule for charge, bound in asked if charge.key == outcome.key)
+        rule = next(bound.rule for charge, bound in bill.asked if charge.key == outcome.key)
         on_breach = rule.on_breach or self._on_breach
         if on_breach is not None:
-            answer = on_breach(decision)
-            if answer is not None:
-                response = state.app.make_response(answer)
-                if isinstance(answer, (str, bytes, dict, list)):
+            said = on_breach(decision)
+            if said is not None:
+                response = state.app.make_response(said)
+                if isinstance(said, (str, bytes, dict, list)):
                     response.status_code = 429  # a body alone says nothing about the status
-                abort(response)
+                return HTTPException(response=response)
         message = rule.error_message() if callable(rule.error_message) else rule.error_message
         text = None if message is None else str(message)  # a translation may be a lazy text
-        raise RateLimitExceeded(decision, text, error_format)
+        return RateLimitExceeded(decision, text, error_format)
 
     def _after_request(self, state: AppState, response: Response) -> Response:
         """Give back what need not be paid, settle the rest, and tell the client."""
@@ -258,17 +259,18 @@ class Limiter(Decorators, Manual):
                 # Its body, and what that costs, is still to come.
                 response.call_on_close(partial(self._settle, state, exchange, None))
         decision: Decision = exchange.decision
+        headers = response.headers
         if not decision.allowed:
-            response.headers["Cache-Control"] = "no-store"
+            headers["Cache-Control"] = "no-store"
             if decision.retry_after is not None:
-                wait = str(whole_seconds(decision.retry_after))
-                response.headers.setdefault("Retry-After", wait)
+                headers.setdefault("Retry-After", str(whole_seconds(decision.retry_after)))
         outcome = None if decision.degraded else decision.binding
         shown = req.__dict__.get(SHOWN)
         if outcome is not None and (shown is None or outcome.binds_more_than(shown)):
             req.__dict__[SHOWN] = outcome
             for style in state.config.headers:
-                response.headers.update(STYLES[style](decision, outcome))
+                for name, value in STYLES[style](decision, outcome):
+                    headers[name] = value
         return response
 
     def _settle(self, state: AppState, exchange: Exchange, response: Response | None) -> None:

@@ -9,20 +9,23 @@ from math import ceil
 from .decisions import Decision, Outcome
 from .limits import SECOND
 
+#: Names and values.
+Headers = tuple[tuple[str, str], ...]
+
 #: Of a structured field's integer (RFC 9651, section 3.3.1).
 LARGEST = 999_999_999_999_999
 
 
-def x_ratelimit(decision: Decision, outcome: Outcome) -> dict[str, str]:
+def x_ratelimit(decision: Decision, outcome: Outcome) -> Headers:
     """The customary headers: capacity, tokens remaining, Unix time at which the bucket is full."""
-    return {
-        "X-RateLimit-Limit": str(outcome.limit.capacity),
-        "X-RateLimit-Remaining": str(outcome.remaining),
-        "X-RateLimit-Reset": str(ceil(decision.now / SECOND + outcome.reset_after)),
-    }
+    return (
+        ("X-RateLimit-Limit", str(outcome.limit.capacity)),
+        ("X-RateLimit-Remaining", str(outcome.remaining)),
+        ("X-RateLimit-Reset", str(ceil(decision.now / SECOND + outcome.reset_after))),
+    )
 
 
-def ietf(decision: Decision, outcome: Outcome) -> dict[str, str]:
+def ietf(decision: Decision, outcome: Outcome) -> Headers:
     """RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers-11.
 
     The policy's quota ``q`` is the capacity, its window ``w`` the seconds in which an empty
@@ -37,14 +40,14 @@ def ietf(decision: Decision, outcome: Outcome) -> dict[str, str]:
     else:
         state += f";t={min(whole_seconds(outcome.remaining / limit.rate), LARGEST)}"
     quota, window = min(limit.capacity, LARGEST), whole_seconds(limit.seconds_to_full)
-    return {
-        "RateLimit-Policy": f'"{limit.name}";q={quota};w={min(window, LARGEST)}',
-        "RateLimit": state,
-    }
+    return (
+        ("RateLimit-Policy", f'"{limit.name}";q={quota};w={min(window, LARGEST)}'),
+        ("RateLimit", state),
+    )
 
 
 #: The styles by the names that BUCKET_HEADERS knows.
-STYLES: Mapping[str, Callable[[Decision, Outcome], dict[str, str]]] = {
+STYLES: Mapping[str, Callable[[Decision, Outcome], Headers]] = {
     "x-ratelimit": x_ratelimit,
     "ietf": ietf,
 }

@@ -10,6 +10,7 @@ from flask import Flask
 from flask.sansio.blueprints import Blueprint
 from flask.views import http_method_funcs
 
+from .bills import Point
 from .keys import SCOPE_MARK, KeyFunc, spelled
 from .registry import Decoration, Registry, View, chain
 from .rules import BoundRule, Rule, Source, counted_as, tails
@@ -22,9 +23,15 @@ class Plan:
     #: The view that this was made for.
     view: View | None
     #: Charged before the request reaches its view.
-    before: tuple[BoundRule, ...]
+    before: Point
     #: Charged at each decorator.
-    at: Mapping[Decoration, tuple[BoundRule, ...]]
+    at: Mapping[Decoration, Point]
+
+    @property
+    def bounds(self) -> tuple[BoundRule, ...]:
+        """All of them, in the order in which they are charged."""
+        points = (self.before, *self.at.values())
+        return tuple(bound for point in points for bound in point.bounds)
 
 
 class Planner:
@@ -51,9 +58,9 @@ class Planner:
         registry.apps.add(app)
         self._version = registry.version
         self._plans: dict[tuple[str | None, str], Plan] = {}
-        self._strays: WeakKeyDictionary[
-            Decoration, dict[tuple[str | None, str], tuple[BoundRule, ...]]
-        ] = WeakKeyDictionary()
+        self._strays: WeakKeyDictionary[Decoration, dict[tuple[str | None, str], Point]] = (
+            WeakKeyDictionary()
+        )
 
     def plan(self, endpoint: str | None, method: str) -> Plan:
         """Return the plan for a request."""
@@ -71,9 +78,7 @@ class Planner:
         """Return a method that routing let through: any at all may come in where it did not."""
         return "GET" if endpoint is None and method not in self._exempt_methods else method
 
-    def stray(
-        self, decoration: Decoration, endpoint: str | None, method: str
-    ) -> Sequence[BoundRule]:
+    def stray(self, decoration: Decoration, endpoint: str | None, method: str) -> Point:
         """Bind the rules of a decorated function that is called by the view, or by its class."""
         method = self._known(endpoint, method)
         known = self._strays.setdefault(decoration, {})
@@ -81,13 +86,14 @@ class Planner:
             function = decoration.function
             mark = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '')}"
             scope = f"{spelled(endpoint or '')}{SCOPE_MARK}{spelled(mark)}"
-            known[endpoint, method] = self._bind(decoration.rules, "function", scope, method)
+            bounds = self._bind(decoration.rules, "function", scope, method)
+            known[endpoint, method] = Point.of(bounds)
         return known[endpoint, method]
 
     def _make(self, endpoint: str | None, view: View | None, method: str) -> Plan:
         if endpoint is None or view is None:
             free = method in self._exempt_methods
-            return Plan(view, () if free else self._of_application(method), {})
+            return Plan(view, Point.of(() if free else self._of_application(method)), {})
         own, at = self._own(endpoint, view, method)
         charged = {bound for bounds in at.values() for bound in bounds}
         before = [bound for bound in own if bound not in charged]
@@ -97,7 +103,7 @@ class Planner:
                 *before,
                 *self._inherited(endpoint, own, method),
             ]
-        return Plan(view, tuple(before), at)
+        return Plan(view, Point.of(before), {d: Point.of(bounds) for d, bounds in at.items()})
 
     def _of_application(self, method: str) -> tuple[BoundRule, ...]:
         scope = f"{SCOPE_MARK}application"

@@ -242,8 +242,9 @@ class BoundRule:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether a client is charged the same with every request."""
-        return self.fixed is not None and isinstance(self.rule.cost, int)
+        """Whether a client is charged the same with every request, and always something."""
+        rule = self.rule
+        return bool(self.fixed) and isinstance(rule.cost, int) and rule.exempt_when is None
 
     def charges(self, client: str, spelling: Spelling) -> tuple[Charge, ...]:
         """Return what a client is charged now."""

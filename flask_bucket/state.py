@@ -6,14 +6,14 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
 from typing import Any
 
 from flask import Flask, Request, Response, current_app
 
+from .bills import Asked, Bill, Bills
 from .config import Config
 from .decisions import Charge, Decision
-from .keys import LONGEST_CACHED, Spelling, spelled, tail
+from .keys import Spelling, spelled, tail
 from .limits import ConfigError, Limit
 from .plans import Plan, Planner
 from .rules import BoundRule, checked_cost, checked_key
@@ -25,9 +25,6 @@ from .stores.refusals import RefusalStore
 
 logger = logging.getLogger("flask_bucket")
 
-#: A charge and the rule that asked for it.
-Asked = tuple[Charge, BoundRule]
-
 
 @dataclass(slots=True)
 class Exchange:
@@ -36,6 +33,8 @@ class Exchange:
     plan: Plan
     #: Whether a request filter let it pass without any limit.
     skipped: bool = False
+    #: Whether Flask serves it, so that what its view returns is what is answered.
+    is_served: bool = False
     decision: Decision | None = None
     #: What was taken from buckets, and is given back if the request is refused after all.
     taken: list[Asked] = field(default_factory=list)
@@ -45,17 +44,28 @@ class Exchange:
     crashed: bool = False
     #: Whether another Limiter refused the request: then it is to pay nothing here either.
     refused_elsewhere: bool = False
+    #: Whether any of the tokens taken are given back as a rule.
+    returns: bool = False
     #: What each deduct_when said about the response.
     verdicts: dict[BoundRule, bool] = field(default_factory=dict)
 
-    def record(self, decision: Decision, asked: Sequence[Asked]) -> None:
+    @property
+    def held(self) -> Sequence[Charge]:
+        """What a refusal from now on gives back."""
+        return [charge for charge, _ in self.taken] if self.taken else ()
+
+    def record(self, decision: Decision, bill: Bill) -> None:
         """Note what was decided about all that was asked for at one point."""
         if not decision.allowed:
             self.taken.clear()  # given back in the same call
             self.decision = decision
             return
         if not decision.degraded:  # what the store did not take must not be given back to it
-            self.taken += [a for a, o in zip(asked, decision.outcomes, strict=True) if o.allowed]
+            asked, outcomes = bill.asked, decision.outcomes
+            if bill.shadow:
+                asked = tuple(a for a, o in zip(asked, outcomes, strict=True) if o.allowed)
+            self.taken += asked
+            self.returns = self.returns or bill.returns
         self.decision = decision if self.decision is None else self.decision.followed_by(decision)
 
     def corrections(self, response: Response | None) -> list[Charge]:
@@ -64,7 +74,7 @@ class Exchange:
         :param response: what the request is answered with; None once that was judged.
         """
         corrections: list[Charge] = []
-        if self.real_cost is None and not self.refused_elsewhere and not self._any_returns():
+        if self.real_cost is None and not self.refused_elsewhere and not self.returns:
             return corrections
         for i, (charge, bound) in enumerate(self.taken):
             cost = charge.cost
@@ -78,9 +88,6 @@ class Exchange:
         if corrections and self.decision is not None:
             self.decision = self.decision.settled(corrections)
         return corrections
-
-    def _any_returns(self) -> bool:
-        return any(charge.returns for charge, _ in self.taken)
 
     def _deducts(self, bound: BoundRule, response: Response | None) -> bool:
         """Return whether a rule keeps its tokens: asked once, and a crash keeps them."""
@@ -122,21 +129,14 @@ class AppState:
     store: Store
     planner: Planner
     spelling: Spelling
-    #: The charges of clients seen lately, by rule and client, where they are always the same.
-    fixed: Callable[[BoundRule, str], tuple[Charge, ...]] = field(init=False)
+    bills: Bills = field(init=False)
     #: When a dry-run refusal was last logged, in monotonic seconds.
     dry_run_logged: float = float("-inf")
     #: Whether the first request was looked at for signs of a wrong set-up.
     looked: bool = False
 
     def __post_init__(self) -> None:
-        self.fixed = lru_cache(maxsize=10_000)(partial(BoundRule.charges, spelling=self.spelling))
-
-    def charges(self, bound: BoundRule, client: str) -> tuple[Charge, ...]:
-        """Return what a rule charges a client now."""
-        if bound.is_fixed and len(client) <= LONGEST_CACHED:
-            return self.fixed(bound, client)
-        return bound.charges(client, self.spelling)
+        self.bills = Bills(self.spelling)
 
     def begin(self, request: Request, slot: str) -> Exchange:
         """Begin a request's exchange, or return it if a decorated hook began it already.

@@ -18,7 +18,7 @@ from ..rules import BoundRule
 from ..state import AppState
 from ..stores.redis.inspection import RedisServer
 from .findings import Finding
-from .states import bounds, exempt_in, routes
+from .states import exempt_in, routes
 
 #: Buckets that are looked at to see whether clients are told apart.
 _SAMPLE = 1000
@@ -140,7 +140,7 @@ def limit_checks(state: AppState) -> Iterator[Finding]:
     """Yield which limits can never be met, and which are too tight to be kept by anyone."""
     seen: set[Finding] = set()
     for route in routes(state.app):
-        for bound in bounds(state.planner.plan(route.endpoint, route.method)):
+        for bound in state.planner.plan(route.endpoint, route.method).bounds:
             for limit, _ in bound.fixed or ():
                 where = (
                     f"{route.method} {route.rule}"
@@ -186,7 +186,7 @@ def route_checks(states: Mapping[str, AppState]) -> Iterator[Finding]:
         for route in routes(app)
         if not exempt_in(states, route)
         and not any(
-            bounds(state.planner.plan(route.endpoint, route.method)) for state in states.values()
+            state.planner.plan(route.endpoint, route.method).bounds for state in states.values()
         )
     ]
     if bare:

@@ -13,7 +13,7 @@ from flask.cli import with_appcontext
 from ..rules import BoundRule
 from ..state import AppState
 from .output import Table, counted, print_json, print_table
-from .states import Route, bounds, exempt_in, limiters, name_of, routes
+from .states import Route, exempt_in, limiters, name_of, routes
 
 #: Marks a route that has no limit, although nobody said that it is meant so.
 _BARE = "NO LIMIT"
@@ -64,7 +64,7 @@ def _in_force(limiter: str, state: AppState, route: Route | None) -> Iterator[In
         plan = state.planner.plan(None, "GET")
     else:
         plan = state.planner.plan(route.endpoint, route.method)
-    for bound in bounds(plan):
+    for bound in plan.bounds:
         for limit, name in _limits(bound):
             yield InForce(
                 route=route or UNMATCHED,

@@ -9,8 +9,6 @@ from typing import Any
 from flask import Flask, current_app
 
 from ..limits import Limit
-from ..plans import Plan
-from ..rules import BoundRule
 from ..state import AppState
 from .output import Failure
 
@@ -56,17 +54,12 @@ def routes(app: Flask) -> Iterator[Route]:
             yield Route(rule.rule, rule.endpoint, method)
 
 
-def bounds(plan: Plan) -> list[BoundRule]:
-    """Return the rules of a plan in the order in which they are charged."""
-    return [*plan.before, *(bound for at in plan.at.values() for bound in at)]
-
-
 def known_limits(state: AppState) -> Mapping[str, Limit]:
     """Return the limits that the application's rules name, by what stands behind the client."""
     known: dict[str, Limit] = {}
     plans = [state.planner.plan(route.endpoint, route.method) for route in routes(state.app)]
     for plan in (*plans, state.planner.plan(None, "GET")):
-        for bound in bounds(plan):
+        for bound in plan.bounds:
             known |= {behind: limit for limit, behind in bound.fixed or ()}
     return known
 

@@ -24,6 +24,7 @@ from flask_bucket import (
 )
 from flask_bucket.keys import LONGEST_CACHED, Spelling, normal_address
 from flask_bucket.state import AppState
+from tests.ext.conftest import answer
 
 
 def test_long_keys_of_clients_are_not_kept(app: Flask, limiter: Limiter) -> None:
@@ -33,13 +34,32 @@ def test_long_keys_of_clients_are_not_kept(app: Flask, limiter: Limiter) -> None
     app.get("/")(limiter.limit("5/minute", key_func=key)(lambda: "served"))
     client = app.test_client()
     state: AppState = app.extensions["flask_bucket"]["bucket"]
-    cached: Any = state.fixed
+    kept: Any = state.bills.kept
     for length in (LONGEST_CACHED, LONGEST_CACHED + 1, 5_000):
         client.get("/", query_string={"key": "x" * length})
-    assert cached.cache_info().currsize == 1
+    assert kept.cache_info().currsize == 1
     spelling: Any = Spelling("bucket")
     spelling.key("x" * (LONGEST_CACHED + 1), "}:s:n")
     assert spelling._cached.cache_info().currsize == 0
+
+
+def test_bills_that_may_differ_are_not_kept(app: Flask, limiter: Limiter) -> None:
+    rules = {
+        "/a": limiter.limit(lambda: "5/minute"),
+        "/b": limiter.limit("5/minute", cost=lambda: 2),
+        "/c": limiter.limit("5/minute", exempt_when=lambda: False),
+        "/d": limiter.limit("5/minute"),
+    }
+    for path, limit in rules.items():
+        app.add_url_rule(path, path[1:], limit(answer()), methods=["GET", "OPTIONS"])
+    client = app.test_client()
+    preflight = {"Access-Control-Request-Method": "GET"}
+    for path in ("/a", "/b", "/c"):
+        assert client.get(path).headers["X-RateLimit-Limit"] == "5"
+    assert client.options("/d", headers=preflight).status_code == 200
+    state: AppState = app.extensions["flask_bucket"]["bucket"]
+    kept: Any = state.bills.kept
+    assert kept.cache_info().currsize == 0
 
 
 def test_long_addresses_are_not_kept(app: Flask, limiter: Limiter) -> None:

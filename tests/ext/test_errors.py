@@ -328,3 +328,135 @@ def test_errors_in_a_blueprint_reach_its_handlers_first(
     app.register_error_handler(429, lambda error: ("of the application", 429))
     app.register_blueprint(bp)
     assert refused(client).text == "of the blueprint"
+
+
+# Raised or returned: Flask and its extensions see a refusal as the exception that it is, unless
+# the answer would be the same.
+
+
+def test_a_decorator_around_a_limit_sees_the_refusal(
+    app: Flask, limiter: Limiter, client: FlaskClient
+) -> None:
+    def counted(view: Any) -> Any:
+        def wrapper() -> Any:
+            try:
+                return view()
+            except RateLimitExceeded as error:
+                return f"wait {error.decision.retry_after}", 429
+
+        return wrapper
+
+    app.add_url_rule("/", "v", counted(limiter.limit("2/second")(answer())))
+    assert refused(client).text == "wait 0.5"
+
+
+def test_a_limited_view_that_is_called_by_hand_raises(app: Flask, limiter: Limiter) -> None:
+    view = limiter.limit("1/minute")(answer())
+    app.add_url_rule("/", "v", view)
+    with app.test_request_context("/"):
+        assert view() == "fine"
+        with pytest.raises(RateLimitExceeded):
+            view()
+
+
+def test_a_limited_view_that_another_view_calls_raises(
+    app: Flask, limiter: Limiter, client: FlaskClient
+) -> None:
+    inner = limiter.limit("1/minute")(answer())
+    app.add_url_rule("/inner", "inner", inner)
+
+    @app.get("/")
+    def outer() -> str:
+        inner()
+        with pytest.raises(RateLimitExceeded):
+            inner()
+        return "seen"
+
+    assert client.get("/").text == "seen"
+
+
+def limit_at(where: str, app: Flask, buckets: CountingStore) -> None:
+    """Limit an application, or its only view."""
+    limits = ["1/minute"] if where == "application" else []
+    limiter = Limiter(app, redis=buckets, application_limits=limits)
+    app.get("/")(limiter.limit("1/minute")(answer()) if where == "view" else answer())
+
+
+class Watching(Flask):
+    """An application that looks at exceptions itself."""
+
+    seen: list[Exception]
+
+    def handle_user_exception(self, e: Exception) -> Any:
+        self.seen.append(e)
+        return super().handle_user_exception(e)
+
+
+@pytest.mark.parametrize("where", ["view", "application"])
+def test_an_application_that_handles_exceptions_itself_sees_refusals(
+    buckets: CountingStore, where: str
+) -> None:
+    app = Watching("watching")
+    app.seen = []
+    limit_at(where, app, buckets)
+    response = refused(app.test_client())
+    assert (response.status_code, response.json["error"]) == (429, "Too Many Requests")
+    assert [type(error) for error in app.seen] == [RateLimitExceeded]
+
+
+def test_an_extension_that_replaces_the_handling_sees_refusals(
+    app: Flask, limiter: Limiter, client: FlaskClient
+) -> None:
+    app.handle_http_exception = lambda e: (f"seen: {e.code}", 429)  # type: ignore[method-assign]
+    app.get("/")(limiter.limit("1/minute")(answer()))
+    assert refused(client).text == "seen: 429"
+
+
+@pytest.mark.parametrize("where", ["view", "application"])
+def test_trapped_http_exceptions_trap_refusals(buckets: CountingStore, where: str) -> None:
+    app = Flask("trapping")
+    app.config.update(TRAP_HTTP_EXCEPTIONS=True, PROPAGATE_EXCEPTIONS=True)
+    limit_at(where, app, buckets)
+    with pytest.raises(RateLimitExceeded):
+        refused(app.test_client())
+
+
+@pytest.mark.parametrize("handled", [429, TooManyRequests, HTTPException, Exception])
+@pytest.mark.parametrize("where", ["app", "blueprint"])
+def test_a_handler_for_any_class_of_a_refusal_is_asked(
+    app: Flask, limiter: Limiter, client: FlaskClient, handled: Any, where: str
+) -> None:
+    blueprint = Blueprint("api", "api")
+    blueprint.get("/")(limiter.limit("1/minute")(answer()))
+    owner = app if where == "app" else blueprint
+    owner.register_error_handler(handled, lambda e: ("handled", 429))
+    app.register_blueprint(blueprint)
+    assert refused(client).text == "handled"
+
+
+def test_a_handler_of_something_else_changes_nothing(
+    app: Flask, limiter: Limiter, client: FlaskClient
+) -> None:
+    app.register_error_handler(404, lambda e: ("handled", 404))
+    app.register_error_handler(ValueError, lambda e: ("handled", 400))
+    app.get("/")(limiter.limit("2/second")(answer()))
+    assert refused(client).json == {"error": "Too Many Requests", "retryAfterMs": 500}
+
+
+def test_a_refusal_is_of_the_application_s_response_class(
+    app: Flask, limiter: Limiter, client: FlaskClient
+) -> None:
+    class Marked(Response):
+        default_mimetype = "text/plain"
+
+    seen: list[Response] = []
+
+    @app.after_request
+    def look(response: Response) -> Response:
+        seen.append(response)
+        return response
+
+    app.response_class = Marked
+    app.get("/")(limiter.limit("1/minute")(answer()))
+    assert refused(client).content_type == "application/json"
+    assert all(isinstance(response, Marked) for response in seen)
