@@ -158,13 +158,13 @@ class Limiter(Decorators, Manual):
             spelling=Spelling(prefix, config.key_secret),
         )
         try:
-            app.before_request(partial(self._before_request, state))
+            app.before_request(lambda: self._before_request(state))
         except AssertionError as error:  # Flask's, for what comes after the first request
             raise RuntimeError(
                 f"The application {app.name!r} has handled a request already, and that one had no "
                 "limits. Call limiter.init_app(app) where the application is made."
             ) from error
-        app.after_request(partial(self._after_request, state))
+        app.after_request(lambda response: self._after_request(state, response))
         got_request_exception.connect(self._on_crash, app)
         states[self.name] = state
 
@@ -179,7 +179,8 @@ class Limiter(Decorators, Manual):
             exchange.skipped = True
             return None
         exchange.is_served = True
-        refusal = self._charge(state, exchange, exchange.plan.before)
+        point = exchange.plan.before
+        refusal = self._charge(state, exchange, point) if point.bounds else None
         return None if refusal is None else answer(state.app, refusal)
 
     def _at_decorator(self, decoration: Decoration) -> Response | None:
@@ -200,9 +201,9 @@ class Limiter(Decorators, Manual):
         point = exchange.plan.at.get(decoration)
         if point is None:
             point = state.planner.stray(decoration, req.endpoint, req.method)
-        if is_preflight(req):
+        if req.method == "OPTIONS" and is_preflight(req):
             point = Point(tuple(b for b in point.bounds if b.rule.methods is not None))
-        refusal = self._charge(state, exchange, point)
+        refusal = self._charge(state, exchange, point) if point.bounds else None
         if refusal is None:
             return None
         if exchange.is_served and exchange.plan.view is decoration.wrapper():
@@ -214,7 +215,7 @@ class Limiter(Decorators, Manual):
 
         :returns: what a refused request is answered with.
         """
-        bill = state.bills.bill(point) if point.bounds else None
+        bill = state.bills.bill(point)
         if bill is None:
             return None
         decision = state.store.take(bill.charges, exchange.held, bill.shadow)

@@ -70,6 +70,11 @@ class Breaker:
         """Whether calls are held back, because the store is taken to be out of reach."""
         return self._next_try is not None
 
+    @property
+    def doubts(self) -> bool:
+        """Whether there is an outage that a call which goes well may end."""
+        return self._outage is not None
+
     def seconds_to_next_try(self) -> float:
         """Return the seconds until the store is tried again; 0.0 while it is well."""
         next_try = self._next_try
@@ -173,21 +178,21 @@ class OutageStore:
         breaker = self.breaker
         if self._node_of is not None:
             breaker = self._breaker((*charges, *held, *shadow))
-        decision = self._attempt(
-            breaker, lambda: self.store.take(charges, held, shadow, now), _wrote
-        )
+        take = partial(self.store.take, charges, held, shadow, now)
+        decision = self._attempt(breaker, take, _wrote)
         return self._decide(breaker, charges, shadow, now) if decision is None else decision
 
     def peek(self, charges: Sequence[Charge], now: int | None = None) -> Decision:
         breaker = self._breaker(charges)
-        decision = self._attempt(breaker, lambda: self.store.peek(charges, now), lambda _: False)
+        peek = partial(self.store.peek, charges, now)
+        decision = self._attempt(breaker, peek, lambda _: False)
         if decision is None:
             return self._decide(breaker, charges, (), now, peek=True)
         return decision
 
     def settle(self, charges: Sequence[Charge], now: int | None = None) -> None:
         breaker = self._breaker(charges)
-        self._attempt(breaker, lambda: self.store.settle(charges, now), lambda _: True)
+        self._attempt(breaker, partial(self.store.settle, charges, now), lambda _: True)
 
     def reset(self, client: str) -> int:
         # Somebody asked for this: pretending that it was done would be worse than an error.
@@ -235,7 +240,8 @@ class OutageStore:
                 )
                 self._on_outage(str(error))
             return None
-        self._end(breaker.succeeded(ticket, lambda: wrote(answer)))
+        if breaker.doubts:
+            self._end(breaker.succeeded(ticket, partial(wrote, answer)))
         return answer
 
     def _end(self, ended: bool) -> None:

@@ -7,14 +7,18 @@ their own. The connections (TCP, TLS, unix sockets, authentication) are redis-py
 from __future__ import annotations
 
 import os
+import queue
 import time
 from collections import deque
 from collections.abc import Callable
-from threading import BoundedSemaphore, Lock
-from typing import Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 
 from hiredis import pack_command
 from redis import exceptions
+
+if TYPE_CHECKING:
+    from queue import SimpleQueue
 
 #: A connection of redis-py, of whichever kind, made punctual.
 Connection = Any
@@ -41,7 +45,11 @@ class Pool:
 
     def _begin(self) -> None:
         self._idle: deque[Connection] = deque()
-        self._free = BoundedSemaphore(self._size)
+        # A semaphore that costs next to nothing: one permit for each connection there may be.
+        # Made here and not imported by name, since gevent puts its own in this one's place.
+        self._permits: SimpleQueue[None] = queue.SimpleQueue()
+        for _ in range(self._size):
+            self._permits.put(None)
         #: Counts the connections lost, so that those who wait for one can give up at once.
         self._lost = 0
         self._pid = os.getpid()
@@ -63,9 +71,11 @@ class Pool:
         if self._pid != os.getpid():
             self._begin_again()
         ends = deadline or time.monotonic() + self._timeout
-        free = self._free
-        if not free.acquire(blocking=False):
-            self._wait(free, ends)
+        permits = self._permits
+        try:
+            permits.get_nowait()
+        except queue.Empty:
+            self._wait(permits, ends)
             deadline = ends
         try:
             connection = self._idle_one()
@@ -94,7 +104,7 @@ class Pool:
             self._idle.append(connection)
             return reply
         finally:
-            free.release()
+            permits.put(None)
 
     def close(self) -> None:
         """Disconnect what is idle."""
@@ -110,15 +120,17 @@ class Pool:
             if self._pid != os.getpid():
                 self._begin()
 
-    def _wait(self, free: BoundedSemaphore, ends: float) -> None:
+    def _wait(self, permits: SimpleQueue[None], ends: float) -> None:
         """Wait for one of the connections, unless they turn out to be lost."""
         lost = self._lost
-        if not free.acquire(timeout=max(0, ends - time.monotonic())):
+        try:
+            permits.get(timeout=max(0, ends - time.monotonic()))
+        except queue.Empty:
             raise exceptions.ConnectionError(
                 f"all {self._size} connections are in use (BUCKET_MAX_CONNECTIONS)"
-            )
+            ) from None
         if lost != self._lost:
-            free.release()
+            permits.put(None)
             raise exceptions.ConnectionError("a connection was lost while this call waited for it")
 
     def _idle_one(self) -> Connection | None:
