@@ -72,7 +72,7 @@ def floor(url: str) -> Flask:
     sha = client.script_load(SCRIPT)
     limit = Limit.parse(MANY[1][0])
     key = "bucket:{127.0.0.1}:floor:per-minute"
-    command: Any = ("EVALSHA", sha, 1, key, "take", "", "take", 1, *limit.script_args)
+    command: Any = ("EVALSHA", sha, 1, key, "take", 1, *limit.script_args)
     packed = hiredis.pack_command(command)
     address = client.connection_pool.connection_kwargs
     connection = socket.create_connection((address["host"], address["port"]))

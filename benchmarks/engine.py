@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import statistics
 import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import hiredis
 import redis
 from limits import parse
 from limits.storage import RedisStorage
@@ -17,31 +19,45 @@ from flask_bucket import Charge, Limit, RedisStore
 from flask_bucket.stores.redis.store import SCRIPT
 
 PLAIN = Path(__file__).with_name("plain.lua").read_bytes()
-BATCH = 200
+BATCH = 500
 CLIENTS = 10_000
 
 
 def script_calls(url: str, rounds: int = 40) -> dict[str, list[float]]:
-    """Return calls a second of the plain script and of ours, pipelined, in turn."""
-    client = redis.Redis.from_url(url)
+    """Return calls a second of the plain script and of ours, in turn.
+
+    They are packed beforehand and sent in batches, so that it is the server that is waited for.
+    """
+    with redis.Redis.from_url(url) as client:
+        plain, ours = client.script_load(PLAIN), client.script_load(SCRIPT)
+        address = client.connection_pool.connection_kwargs
     limit = Limit(1_000_000, 1_000)
+    key = "bucket:{c}:bench:per-second"
     calls: dict[str, tuple[Any, ...]] = {
-        "plain": (client.script_load(PLAIN), 1, "plain:{c}", 1_000_000, 1_000, 1),
-        "ours": (
-            *(client.script_load(SCRIPT), 1, "bucket:{c}:bench:per-second"),
-            *("take", "", "take", 1, *limit.script_args),
-        ),
+        "plain": (plain, 1, "plain:" + key, 1_000_000, 1_000, 1),
+        "ours": (ours, 1, "ours::" + key, "take", 1, *limit.script_args),
     }
+    batches = {name: hiredis.pack_command(("EVALSHA", *calls[name])) * BATCH for name in calls}
     figures: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(rounds):
-        for name, call in calls.items():
-            pipeline = client.pipeline(transaction=False)
-            for _ in range(BATCH):
-                pipeline.evalsha(*call)
-            begin = time.perf_counter()
-            pipeline.execute()
-            figures[name].append(BATCH / (time.perf_counter() - begin))
+    with socket.create_connection((address["host"], address["port"])) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for _ in range(rounds):
+            for name, batch in batches.items():
+                begin = time.perf_counter()
+                connection.sendall(batch)
+                _read(connection, BATCH)
+                figures[name].append(BATCH / (time.perf_counter() - begin))
     return figures
+
+
+def _read(connection: socket.socket, replies: int) -> None:
+    reader = hiredis.Reader()
+    while replies:
+        reader.feed(connection.recv(65_536))
+        while (reply := reader.gets()) is not False:
+            if isinstance(reply, Exception):
+                raise reply
+            replies -= 1
 
 
 def calls_ratio(figures: dict[str, list[float]]) -> float:

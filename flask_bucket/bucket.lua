@@ -3,12 +3,12 @@
 --
 -- KEYS[i]   the bucket of charge i
 -- ARGV[1]   'take', 'peek' (the same, writing nothing) or 'settle' (unconditional)
--- ARGV[2]   now in microseconds; '' reads the server's clock
--- ARGV[3..] six for each charge: kind ('take', 'shadow' or 'held'), cost, capacity, scale,
---           step, tick; shadow behind take, held behind both
+-- ARGV[2..] five for each charge: cost, capacity, scale, step, tick. Behind the charges come the
+--           shadow ones, with an 's' before the cost, and behind these the held, with an 'h'
+-- then      now in microseconds, or nothing more: the server's clock counts
 --
--- Returns {allowed, now} and, for each charge but the held ones, {affordable, tokens,
--- last_refill, wanted} in one flat list of integers.
+-- Returns a flat list of integers: now and, for each charge but the held ones, what was wanted of
+-- its bucket (0 if that was affordable), tokens, last_refill.
 --
 -- Lua's numbers are doubles. Every value here is an integer below 2^53 in size; a product is
 -- formed only where it is known to stay there; and floor(a / b) of two such integers is exact,
@@ -19,12 +19,50 @@ local LARGEST = 9007199254740991
 local STEP_TOLERANCE = 1000000
 local TTL_MARGIN = 60000
 
-local floor, ceil, call = math.floor, math.ceil, redis.call
+local floor, ceil, min, call = math.floor, math.ceil, math.min, redis.call
 
-local mode, now = ARGV[1], tonumber(ARGV[2])
+local mode, now = ARGV[1], tonumber(ARGV[5 * #KEYS + 2])
 if not now then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
+end
+
+-- The usual call, in a straight line: one limit, the same as before, and a clock that went on. What
+-- the functions further down do for all others; to make them, and the tables that many charges
+-- need, would take half as long again.
+local cost = tonumber(ARGV[2])
+if cost and #KEYS == 1 and mode ~= 'settle' then
+  local key, capacity, scale = KEYS[1], tonumber(ARGV[3]), tonumber(ARGV[4])
+  local step, tick, full = tonumber(ARGV[5]), tonumber(ARGV[6]), capacity * scale
+  local hash = call('HMGET', key, 'tokens', 'last_refill', 'scale')
+  local balance, last = full, now -- an absent bucket is full for whoever looks
+  if hash[1] then
+    balance, last = tonumber(hash[1]), tonumber(hash[2])
+  end
+  local elapsed, same = now - last, hash[3] == ARGV[4]
+  if (same or not hash[1]) and elapsed >= 0 and balance >= 0 and balance <= full then
+    local ticks = floor(elapsed / tick)
+    if ticks >= ceil((full - balance) / step) then
+      balance, last = full, now
+    else
+      balance, last = balance + ticks * step, last + ticks * tick
+    end
+    local affordable = cost == 0 or (cost <= capacity and cost * scale <= balance)
+    if affordable and cost > 0 then
+      balance = balance - cost * scale
+      if mode == 'take' then
+        if same then
+          call('HSET', key, 'tokens', balance, 'last_refill', last)
+        else
+          call('HSET', key, 'tokens', balance, 'last_refill', last, 'scale', scale)
+        end
+        ticks = ceil((full - balance) / step)
+        local wait = tick < 1000 and ceil(ticks * tick / 1000) or ticks * (tick / 1000)
+        call('PEXPIRE', key, min(wait + TTL_MARGIN, LARGEST))
+      end
+    end
+    return {now, affordable and 0 or cost, balance, last}
+  end
 end
 
 -- floor(balance * to / from), saturating, without ever forming the product.
@@ -94,49 +132,35 @@ local function store(key, balance, last, stored, full, scale, step, tick)
   local ticks = ceil((full - balance) / step)
   -- A tick is 1 us, 1 ms or 1 s. In this order no product is rounded that is not cut off anyway.
   local ms = tick < 1000 and ceil(ticks * tick / 1000) or ticks * (tick / 1000)
-  call('PEXPIRE', key, math.min(ms + TTL_MARGIN, LARGEST))
+  call('PEXPIRE', key, min(ms + TTL_MARGIN, LARGEST))
 end
 
--- The usual call, one limit, without the tables that many need: twice as fast.
-if #KEYS == 1 and mode ~= 'settle' and ARGV[3] == 'take' then
-  local key, cost, capacity = KEYS[1], tonumber(ARGV[4]), tonumber(ARGV[5])
-  local scale, step, tick = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
-  local full = capacity * scale
-  local hash = call('HMGET', key, 'tokens', 'last_refill', 'scale')
-  local balance, last, stored, changed = full, now, tonumber(hash[3]), false
-  if hash[1] then
-    balance, last, changed =
-      refresh(tonumber(hash[1]), tonumber(hash[2]), stored, full, scale, step, tick)
-  end
-  local affordable = cost == 0 or (cost <= capacity and cost * scale <= balance)
-  if affordable and cost > 0 then
-    balance, changed = balance - cost * scale, true
-  end
-  if changed and mode == 'take' then
-    store(key, balance, last, stored, full, scale, step, tick)
-  end
-  affordable = affordable and 1 or 0
-  return {affordable, now, affordable, balance, last, cost}
-end
-
-local reply, buckets, by_key = {1, now}, {}, {}
+local reply, allowed, buckets, by_key, kinds, costs = {now}, true, {}, {}, {}, {}
 
 -- Charge i's capacity, and what its limit counts in.
 local function numbers(i)
-  local capacity, scale = tonumber(ARGV[6 * i - 1]), tonumber(ARGV[6 * i])
-  return capacity, capacity * scale, scale, tonumber(ARGV[6 * i + 1]), tonumber(ARGV[6 * i + 2])
+  local at = 5 * i - 2
+  local capacity, scale = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
+  return capacity, capacity * scale, scale, tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
 end
 
 -- Read each bucket, and judge what is asked of it.
 for i = 1, #KEYS do
-  local key, kind, cost = KEYS[i], ARGV[6 * i - 3], tonumber(ARGV[6 * i - 2])
+  local key, kind, cost = KEYS[i], 'take', tonumber(ARGV[5 * i - 3])
+  if not cost then
+    local text = ARGV[5 * i - 3]
+    kind, cost = text:sub(1, 1) == 's' and 'shadow' or 'held', tonumber(text:sub(2))
+  end
+  kinds[i], costs[i] = kind, cost
   local capacity, full, scale, step, tick = numbers(i)
   local bucket = by_key[key]
   if not bucket then
     local hash = call('HMGET', key, 'tokens', 'last_refill', 'scale')
+    local stored = tonumber(hash[3])
     bucket = {
       absent = not hash[1], balance = tonumber(hash[1]), last = tonumber(hash[2]),
-      stored = tonumber(hash[3]), scale = tonumber(hash[3]), wanted = 0, again = 0, changed = false,
+      stored = stored, scale = stored, wanted = 0, again = 0, changed = false,
+      full = 0, step = 0, tick = 0, seen = 0,
     }
     by_key[key] = bucket
   end
@@ -157,20 +181,18 @@ for i = 1, #KEYS do
       bucket.wanted = asked
     end
     if not affordable and kind == 'take' then
-      reply[1] = 0
+      allowed = false
     end
-    reply[4 * i - 1], reply[4 * i], reply[4 * i + 1], reply[4 * i + 2] =
-      affordable and 1 or 0, 0, 0, asked
+    reply[3 * i - 1], reply[3 * i], reply[3 * i + 1] = affordable and 0 or asked, 0, 0
   end
 end
 
 -- Take what was asked for; or, if that was refused, give back what was held.
 for i, bucket in ipairs(buckets) do
-  local kind, cost = ARGV[6 * i - 3], tonumber(ARGV[6 * i - 2])
-  local amount = 0
-  if mode == 'settle' or (kind ~= 'held' and reply[1] == 1 and reply[4 * i - 1] == 1) then
+  local kind, cost, amount = kinds[i], costs[i], 0
+  if mode == 'settle' or (kind ~= 'held' and allowed and reply[3 * i - 1] == 0) then
     amount = -cost
-  elseif kind == 'held' and reply[1] == 0 then
+  elseif kind == 'held' and not allowed then
     amount, bucket.again = cost, bucket.again + cost
   end
   if amount < 0 or (amount > 0 and not bucket.absent) then
@@ -187,14 +209,18 @@ for i, bucket in ipairs(buckets) do
 end
 
 for i, bucket in ipairs(buckets) do
-  if reply[4 * i - 1] then
+  local wanted = reply[3 * i - 1]
+  if wanted then
     local balance, last = bucket.balance, bucket.last
     if bucket.seen ~= i then -- by another limit, perhaps: answer in the parts of this one
       local _, full, scale, step, tick = numbers(i)
       balance, last = refresh(balance, last, bucket.scale, full, scale, step, tick)
     end
-    -- What is given back must be taken again: a wait without it would end in a refusal.
-    reply[4 * i], reply[4 * i + 1], reply[4 * i + 2] = balance, last, reply[4 * i + 2] + bucket.again
+    if wanted > 0 then
+      -- What is given back must be taken again: a wait without it would end in a refusal.
+      reply[3 * i - 1] = wanted + bucket.again
+    end
+    reply[3 * i], reply[3 * i + 1] = balance, last
   end
   if bucket.changed and mode ~= 'peek' then
     bucket.changed = false

@@ -153,7 +153,12 @@ def decision(verdict: Verdict, now: int) -> Decision:
     """Say in seconds and whole tokens what was decided."""
     outcomes = (
         outcome(
-            j.charge, j.shadow, j.affordable, j.wanted, j.state.tokens, j.state.last_refill, now
+            j.charge,
+            j.shadow,
+            0 if j.affordable else j.wanted,
+            j.state.tokens,
+            j.state.last_refill,
+            now,
         )
         for j in verdict.judged
     )
@@ -163,7 +168,6 @@ def decision(verdict: Verdict, now: int) -> Decision:
 def outcome(
     charge: Charge,
     shadow: bool,
-    affordable: bool,
     wanted: int,
     tokens: int,
     last_refill: int,
@@ -171,12 +175,13 @@ def outcome(
 ) -> Outcome:
     """Say in seconds and whole tokens what became of one charge.
 
-    :param wanted: tokens that its call asked of the bucket, up to and with this charge.
+    :param wanted: tokens that its call asked of the bucket, up to and with this charge; 0 if
+        that was affordable.
     :param tokens: the balance after the call, in parts.
     """
     limit = charge.limit
     waits: int | None = 0
-    if not affordable:
+    if wanted:
         waits = None
         if wanted <= limit.capacity:
             # Another limit of the same key may have refilled the bucket since this was refused:

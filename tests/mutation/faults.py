@@ -39,6 +39,13 @@ class Fault:
         return places
 
 
+#: The script has a straight way for the usual call, and functions for all others.
+FILLS_ONE = "if ticks >= ceil((full - balance) / step) then\n      balance, last = full, now\n"
+FILLS = "if ticks >= ceil((full - balance) / step) then\n      return full, now, false\n"
+TICKS = "local ticks = floor(elapsed / tick)\n    "
+REFILLS_ONE = "balance, last = balance + ticks * step, last + ticks * tick"
+REFILLS = "return balance + ticks * step, last + ticks * tick"
+
 #: The reference where a bucket is full, and where it is absent.
 FULL = "return State(limit.full, now, limit.scale), False\n    # Only"
 ABSENT = "return State(limit.full, now, limit.scale), False\n    tokens"
@@ -47,53 +54,70 @@ REFILL = (
     Fault(
         "refill",
         "the remainder of a tick is dropped",
-        (("balance + ticks * step, last + ticks * tick", "balance + ticks * step, now"),),
+        (
+            (REFILLS_ONE, "balance, last = balance + ticks * step, now"),
+            (REFILLS, "return balance + ticks * step, now"),
+        ),
         (("state.last_refill + ticks * limit.tick", "now"),),
     ),
     Fault(
         "refill",
         "a tick counts before it has passed",
-        (("floor(elapsed / tick)", "ceil(elapsed / tick)"),),
+        (
+            (TICKS + FILLS_ONE, TICKS.replace("floor", "ceil") + FILLS_ONE),
+            (TICKS + FILLS, TICKS.replace("floor", "ceil") + FILLS),
+        ),
         (("elapsed // limit.tick", "-(-elapsed // limit.tick)"),),
     ),
     Fault(
         "refill",
         "a bucket refills beyond its capacity",
-        (("if ticks >= ceil((full - balance) / step) then", "if false then"),),
+        (
+            (FILLS_ONE, "if false then\n" + FILLS_ONE.partition("\n")[2]),
+            (FILLS, "if false then\n" + FILLS.partition("\n")[2]),
+        ),
         (("if ticks * limit.step >= limit.full - tokens:", "if False:"),),
     ),
     Fault(
         "refill",
         "> for >= where a refill fills the bucket",
-        (("ticks >= ceil((full - balance) / step)", "ticks > ceil((full - balance) / step)"),),
+        ((FILLS, FILLS.replace(">=", ">")),),
+    ),
+    Fault(
+        "refill",
+        "> for >= where a refill fills the bucket, for one charge",
+        ((FILLS_ONE, FILLS_ONE.replace(">=", ">")),),
     ),
     Fault(
         "refill",
         "a full bucket goes on counting idle time",
-        (("return full, now, false", "return full, last, false"),),
+        (
+            (FILLS_ONE, FILLS_ONE.replace("full, now", "full, last")),
+            (FILLS, FILLS.replace("full, now", "full, last")),
+        ),
         ((FULL, FULL.replace("now", "state.last_refill")),),
     ),
     Fault(
         "refill",
         "a bucket fills to one part less",
-        (("return full, now, false", "return full - 1, now, false"),),
+        (
+            (FILLS_ONE, FILLS_ONE.replace("= full, now", "= full - 1, now")),
+            (FILLS, FILLS.replace("full, now", "full - 1, now")),
+        ),
         ((FULL, FULL.replace("limit.full", "limit.full - 1")),),
     ),
     Fault(
         "refill",
         "an absent bucket is empty",
         (
-            (
-                "local balance, last, stored, changed = full, now,",
-                "local balance, last, stored, changed = 0, now,",
-            ),
+            ("balance, last = full, now -- an absent", "balance, last = 0, now -- an absent"),
             ("bucket.balance, bucket.last = full, now", "bucket.balance, bucket.last = 0, now"),
         ),
         ((ABSENT, ABSENT.replace("limit.full", "0")),),
     ),
 )
 
-#: The script has a short way for one charge, and a long way for many.
+TAKEN = "    if affordable and cost > 0 then\n      balance = balance - cost * scale\n"
 ONE, MANY = "cost * scale <= balance", "asked * scale <= bucket.balance"
 
 JUDGING = (
@@ -126,19 +150,19 @@ JUDGING = (
     Fault(
         "judging",
         "a refusal takes what it can",
-        (("(kind ~= 'held' and reply[1] == 1 and", "(kind ~= 'held' and"),),
+        (("(kind ~= 'held' and allowed and", "(kind ~= 'held' and"),),
         (("    if allowed:\n        for charge, _,", "    if True:\n        for charge, _,"),),
     ),
     Fault(
         "judging",
         "a refusal writes what it looked at",
         (
-            ("  if changed and mode == 'take' then", "  if hash[1] and mode == 'take' then"),
+            (TAKEN, f"{TAKEN}    end\n    if hash[1] or affordable and cost > 0 then\n"),
             ("bucket.changed = bucket.changed or rebased", "bucket.changed = true"),
         ),
         (("if rebased:\n", "if known is not None:\n"),),
     ),
-    Fault("judging", "a peek at one bucket writes", (("changed and mode == 'take'", "changed"),)),
+    Fault("judging", "a peek at one bucket writes", (("if mode == 'take' then", "if true then"),)),
     Fault(
         "judging",
         "a peek at many writes",
@@ -220,6 +244,11 @@ CLOCK = (
     ),
     Fault(
         "clock",
+        "a late timestamp takes a refill back, for one charge",
+        ((" and elapsed >= 0 and", " and"),),
+    ),
+    Fault(
+        "clock",
         "a late timestamp takes a refill back",
         (("  if elapsed >= 0 then", "  if elapsed >= -STEP_TOLERANCE then"),),
         (("if elapsed < 0:", "if False:"),),
@@ -252,7 +281,7 @@ CHANGES = (
     Fault(
         "config change",
         "a balance is not carried over",
-        (("if stored ~= scale then", "if false then"),),
+        (("if stored ~= scale then", "if false then"), ("(same or not hash[1]) and", "")),
         ((CARRIED, "tokens"),),
     ),
     Fault(
@@ -270,7 +299,7 @@ CHANGES = (
     Fault(
         "config change",
         "the clamp to a smaller capacity is dropped",
-        ((CLAMP, CLAMP.replace("balance > full", "false")),),
+        ((CLAMP, CLAMP.replace("balance > full", "false")), (" and balance <= full then", " then")),
         (("tokens = _bounded(_rescale(", "tokens = (lambda carried, limit: carried)(_rescale("),),
     ),
     Fault(
@@ -287,6 +316,16 @@ CHANGES = (
         "config change",
         "the new scale is not stored",
         (("  if stored == scale then\n", "  if stored then\n"),),
+    ),
+    Fault(
+        "config change",
+        "a balance in other parts is taken as it is, for one charge",
+        (("(same or not hash[1]) and", ""),),
+    ),
+    Fault(
+        "config change",
+        "a smaller capacity leaves what was more, for one charge",
+        ((" and balance <= full then", " then"),),
     ),
 )
 
@@ -322,13 +361,13 @@ SEVERAL = (
     Fault(
         "multi-bucket",
         "what was held is given back also when allowed",
-        (("elseif kind == 'held' and reply[1] == 0 then", "elseif kind == 'held' then"),),
+        (("elseif kind == 'held' and not allowed then", "elseif kind == 'held' then"),),
         (("    else:\n        for charge in held:", "    if True:\n        for charge in held:"),),
     ),
     Fault(
         "multi-bucket",
         "a wait forgets what was held of the same bucket",
-        (("reply[4 * i + 2] + bucket.again", "reply[4 * i + 2]"),),
+        (("wanted + bucket.again", "wanted"),),
         (("wanted + again.get(row.key, 0)", "wanted"),),
     ),
     Fault(
@@ -345,7 +384,7 @@ SEVERAL = (
     Fault(
         "multi-bucket",
         "a shadow limit is not taken",
-        (("(kind ~= 'held' and reply[1] == 1", "(kind == 'take' and reply[1] == 1"),),
+        (("(kind ~= 'held' and allowed", "(kind == 'take' and allowed"),),
         (
             (
                 "        for charge, _, affordable, _ in judged:\n            if affordable:",
@@ -444,13 +483,17 @@ SETTLING = (
 )
 
 KEPT = "return min(-(-ticks * limit.tick // 1000) + TTL_MARGIN, EXACT - 1)"
-EXPIRES = "math.min(ms + TTL_MARGIN, LARGEST)"
+#: Of one charge, and of many.
+EXPIRES = ("min(wait + TTL_MARGIN, LARGEST)", "min(ms + TTL_MARGIN, LARGEST)")
+EXPIRING = tuple(f"call('PEXPIRE', key, {expires})\n" for expires in EXPIRES)
+STORES_ONE = "\n          call('HSET', key, 'tokens', balance, 'last_refill', last)"
+STORES = "\n    call('HSET', key, 'tokens', balance, 'last_refill', last)"
 
 STORING = (
     Fault(
         "storing",
         "the TTL is halved",
-        ((EXPIRES, "floor(math.min(ms + TTL_MARGIN, LARGEST) / 2)"),),
+        tuple((expires, f"floor({expires} / 2)") for expires in EXPIRES),
         ((KEPT, KEPT.replace("return ", "return (").replace("EXACT - 1)", "EXACT - 1)) // 2")),),
     ),
     Fault(
@@ -462,15 +505,21 @@ STORING = (
     Fault(
         "storing",
         "the TTL is the margin alone",
-        ((EXPIRES, "TTL_MARGIN"),),
+        tuple((expires, "TTL_MARGIN") for expires in EXPIRES),
         ((KEPT, "return TTL_MARGIN"),),
     ),
-    Fault("storing", "the TTL is dropped", ((f"  call('PEXPIRE', key, {EXPIRES})\n", ""),)),
-    Fault("storing", "the TTL is in seconds", (("call('PEXPIRE'", "call('EXPIRE'"),)),
+    *(
+        Fault("storing", f"the TTL {what}{of}", ((expiring, instead),))
+        for of, expiring in zip((" of one charge", ""), EXPIRING, strict=True)
+        for what, instead in (("is dropped", ""), ("is in seconds", expiring.replace("PE", "E")))
+    ),
     Fault(
         "storing",
         "a TTL of millennia is not cut off",
-        ((EXPIRES, "ms + TTL_MARGIN"),),
+        (
+            ("min(wait + TTL_MARGIN, LARGEST)", "wait + TTL_MARGIN"),
+            ("min(ms + TTL_MARGIN, LARGEST)", "ms + TTL_MARGIN"),
+        ),
         ((KEPT, "return -(-ticks * limit.tick // 1000) + TTL_MARGIN"),),
         both=False,
         because="nobody waits so long",
@@ -478,27 +527,27 @@ STORING = (
     Fault(
         "storing",
         "tostring in place of all digits",
-        (
-            (
-                "call('HSET', key, 'tokens', balance, 'last_refill', last)",
-                "call('HSET', key, 'tokens', tostring(balance), 'last_refill', last)",
-            ),
-        ),
+        ((STORES, STORES.replace("balance", "tostring(balance)")),),
+    ),
+    Fault(
+        "storing",
+        "tostring in place of all digits, for one charge",
+        ((STORES_ONE, STORES_ONE.replace("balance", "tostring(balance)")),),
     ),
     Fault(
         "storing",
         "tostring in place of all digits of the time",
-        (
-            (
-                "'last_refill', last, 'scale', scale)",
-                "'last_refill', tostring(last), 'scale', scale)",
-            ),
-        ),
+        ((STORES, STORES.replace(" last)", " tostring(last))")),),
     ),
     Fault(
         "storing",
         "the time of the call is stored",
-        (("'last_refill', last, 'scale', scale)", "'last_refill', now, 'scale', scale)"),),
+        ((STORES, STORES.replace(" last)", " now)")),),
+    ),
+    Fault(
+        "storing",
+        "the time of the call is stored, for one charge",
+        ((STORES_ONE, STORES_ONE.replace(" last)", " now)")),),
     ),
 )
 

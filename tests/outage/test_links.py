@@ -185,7 +185,7 @@ def test_connecting_and_the_reply_share_one_timeout(valkey: Server, stalls: Stal
 @pytest.mark.parametrize("late", [b":1\r\n", b""], ids=["an answer too many", "the end"])
 def test_a_connection_that_is_not_quiet_is_not_used(late: bytes) -> None:
     """What came unasked would be taken for the answer to the next charge."""
-    reply = b"*6\r\n:1\r\n:9\r\n:1\r\n:4\r\n:9\r\n:1\r\n"
+    reply = b"*4\r\n:9\r\n:0\r\n:4\r\n:9\r\n"
     served: list[socket.socket] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 

@@ -38,12 +38,17 @@ class Part:
     places: list[int] = field(default_factory=list)
     reply: list[int] = field(default_factory=list)
 
+    @property
+    def allowed(self) -> bool:
+        """Whether there was a reply, and all charges were affordable."""
+        return bool(self.reply) and not any(self.reply[1::3][: len(self.charges)])
+
     def taken(self) -> list[Charge]:
-        """Return what this call took, or would take, as far as there was a reply."""
-        if not self.reply or not self.reply[0]:
+        """Return what this call took, or would take."""
+        if not self.allowed:
             return []
-        rows = zip(self.charges + self.shadow, self.reply[2::4], strict=True)
-        return [charge for charge, affordable in rows if affordable]
+        rows = zip(self.charges + self.shadow, self.reply[1::3], strict=True)
+        return [charge for charge, wanted in rows if not wanted]
 
     def outcomes(self, back: Iterable[Charge] = (), again: Iterable[Charge] = ()) -> list[Outcome]:
         """Return what came of the charges.
@@ -54,13 +59,13 @@ class Part:
         returned, wanted_too = _by_key(back), _by_key(again)
         found = []
         for i, charge in enumerate(self.charges + self.shadow):
-            affordable, tokens, last_refill, wanted = self.reply[4 * i + 2 : 4 * i + 6]
+            wanted, tokens, last_refill = self.reply[3 * i + 1 : 3 * i + 4]
             limit = charge.limit
             tokens = min(limit.full, tokens + returned.get(charge.key, 0) * limit.scale)
-            wanted += wanted_too.get(charge.key, 0)
+            if wanted:
+                wanted += wanted_too.get(charge.key, 0)
             dry = i >= len(self.charges)
-            now = self.reply[1]
-            found.append(outcome(charge, dry, affordable == 1, wanted, tokens, last_refill, now))
+            found.append(outcome(charge, dry, wanted, tokens, last_refill, self.reply[0]))
         return found
 
 
@@ -81,7 +86,7 @@ def take(
     try:
         for part in judging:
             part.reply = run(b"take", part.charges, part.shadow, part.held, now)
-            if not part.reply[0]:
+            if not part.allowed:
                 refused = part
                 break
             done.append(part)
@@ -122,7 +127,7 @@ def peek(run: Run, part_of: PartOf, charges: Sequence[Charge], now: int | None) 
     parts = divided(part_of, charges, (), ())
     for part in parts:
         part.reply = run(b"peek", part.charges, (), (), now)
-    refused = not all(part.reply[0] for part in parts)
+    refused = not all(part.allowed for part in parts)
     outcomes = {id(p): p.outcomes(p.taken() if refused else ()) for p in parts}
     return _decision(parts, outcomes)
 
@@ -187,7 +192,7 @@ def _look(run: Run, part: Part, now: int | None) -> list[Outcome]:
             single.reply = run(b"peek", single.charges, single.shadow, (), now)
             outcomes = single.outcomes([*single.taken(), *part.held], part.held)
             found.update(zip(single.places, outcomes, strict=True))
-            part.reply = single.reply[:2]
+            part.reply = single.reply[:1]
         return [found[i] for i in sorted(found)]
 
 
@@ -195,7 +200,7 @@ def _decision(parts: Sequence[Part], outcomes: dict[int, list[Outcome]]) -> Deci
     placed: dict[int, Outcome] = {}
     for part in parts:
         placed.update(zip(part.places, outcomes[id(part)], strict=True))
-    times = [part.reply[1] for part in parts if part.reply]
+    times = [part.reply[0] for part in parts if part.reply]
     return Decision.of(tuple(placed[i] for i in sorted(placed)), max(times, default=0))
 
 

@@ -188,7 +188,7 @@ class RedisStore:
         now: int | None,
     ) -> list[int]:
         if not charges and not shadow and not held:
-            return [1, 0]
+            return [0]
         try:
             return self._link.prepare(*_arguments(mode, charges, shadow, held, now))()
         except FAILURES as error:
@@ -204,11 +204,13 @@ def _arguments(
 ) -> list[bytes | str | int]:
     """Return the number of keys, the keys and the arguments of a call of the script."""
     keys: list[bytes | str | int] = []
-    arguments: list[bytes | str | int] = [mode, b"" if now is None else checked_now(now)]
-    for kind, some in ((b"take", charges), (b"shadow", shadow), (b"held", held)):
+    arguments: list[bytes | str | int] = [mode]
+    for kind, some in ((b"%d", charges), (b"s%d", shadow), (b"h%d", held)):
         for charge in some:
             keys.append(charge.key)
-            arguments += (kind, charge.cost, *charge.limit.script_args)
+            arguments += (kind % charge.cost, *charge.limit.script_args)
+    if now is not None:
+        arguments.append(checked_now(now))
     return [len(keys), *keys, *arguments]
 
 
@@ -217,14 +219,14 @@ def _nothing(reply: object) -> None:
 
 
 def _decision(reply: list[int], charges: Sequence[Charge], shadow: Sequence[Charge]) -> Decision:
-    now = reply[1]
+    now = reply[0]
     outcomes: list[Outcome] = []
-    at = 2
+    at = 1
     for dry, some in ((False, charges), (True, shadow)):
         for charge in some:
-            affordable, tokens, last_refill, wanted = reply[at : at + 4]
-            outcomes.append(outcome(charge, dry, affordable == 1, wanted, tokens, last_refill, now))
-            at += 4
+            wanted, tokens, last_refill = reply[at : at + 3]
+            outcomes.append(outcome(charge, dry, wanted, tokens, last_refill, now))
+            at += 3
     return Decision.of(tuple(outcomes), now)
 
 
