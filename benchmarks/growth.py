@@ -1,4 +1,4 @@
-"""How the cost of a call grows: with limits, clients, threads, capacity and endpoints."""
+"""How the cost of a request grows: with limits, clients, capacity, endpoints and threads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import redis
 from flask import Flask
 from werkzeug.test import EnvironBuilder
 
-from benchmarks.in_process import request
+from benchmarks.apps import bare, ours
+from benchmarks.in_process import ENVIRON, request
 from flask_bucket import Charge, Limit, Limiter, RedisStore
 
 Series = dict[int, float]
@@ -25,71 +26,75 @@ def _per_call(call: Callable[[int], object], calls: int) -> float:
     return (time.perf_counter() - begin) / calls * 1e6
 
 
-def _medians(
-    steps: Sequence[int], call: Callable[[int], Callable[[int], object]], rounds: int, calls: int
+def _added(
+    steps: Sequence[int], make: Callable[[int], Callable[[int], object]], rounds: int, calls: int
 ) -> Series:
-    """Return the median microseconds a call at each step, all steps in turn in each round."""
-    made = {step: call(step) for step in steps}
+    """Return the median microseconds that limits add to a request, all steps in turn.
+
+    :param make: given a step, returns what sends the n-th request.
+    """
+    app = bare("")
+    made = {step: make(step) for step in steps}
+    for send in made.values():
+        _per_call(send, calls)
     figures: dict[int, list[float]] = {step: [] for step in steps}
     for _ in range(rounds):
+        unlimited = _per_call(lambda _: request(app), calls)
         for step in steps:
-            figures[step].append(_per_call(made[step], calls))
+            figures[step].append(_per_call(made[step], calls) - unlimited)
     return {step: statistics.median(rounds) for step, rounds in figures.items()}
 
 
+def _sending(app: Flask) -> Callable[[int], object]:
+    return lambda _: request(app)
+
+
 def by_limits(url: str, rounds: int = 30, calls: int = 100) -> Series:
-    """Microseconds of a call with 1 to 10 limits."""
-    store = RedisStore.from_url(url, timeout=5)
+    """What 1 to 10 limits add to a request."""
 
     def make(limits: int) -> Callable[[int], object]:
-        charges = [
-            Charge(Limit(10**9, 10**6 + n), f"bucket:{{c}}:growth:limit-{n}") for n in range(limits)
-        ]
-        return lambda _: store.take(charges)
+        return _sending(ours(url, [f"{10**8 + n}/minute" for n in range(limits)]))
 
-    return _medians(range(1, 11), make, rounds, calls)
+    return _added(range(1, 11), make, rounds, calls)
 
 
 def by_capacity(url: str, rounds: int = 30, calls: int = 100) -> Series:
-    """Microseconds of a call with capacities of 1 to a thousand million."""
-    store = RedisStore.from_url(url, timeout=5)
+    """What a limit adds to a request, with capacities of 1 to a thousand million."""
 
     def make(capacity: int) -> Callable[[int], object]:
-        charge = Charge(Limit(capacity, 10**6), f"bucket:{{c}}:growth:capacity-{capacity}")
-        return lambda _: store.take([charge])
+        return _sending(ours(url, [f"1000000/second burst {capacity}"]))
 
-    return _medians([10**n for n in range(10)], make, rounds, calls)
+    return _added([10**n for n in range(10)], make, rounds, calls)
 
 
 def by_clients(url: str, most: int = 1_000_000, rounds: int = 20, calls: int = 100) -> Series:
-    """Microseconds of a call for a random one of 1 to a million clients that have a bucket."""
-    store = RedisStore.from_url(url, timeout=5)
-    limit = Limit(10**6, 1)
-    key = "bucket:{{{}}}:growth:per-second".format
+    """What a limit adds to a request of a random one of 1 to a million clients with a bucket."""
+    app = ours(url, ["1000000/day"])
+    scale = Limit.parse("1000000/day").scale
     figures: Series = {}
-    filled = 0
+    filled, clients = 0, 1
     with redis.Redis.from_url(url) as client:
-        clients = 1
         while clients <= most:
             for begin in range(filled, clients, 10_000):
                 pipeline = client.pipeline(transaction=False)
                 for n in range(begin, min(begin + 10_000, clients)):
-                    state = {"tokens": 1, "last_refill": 1, "scale": limit.scale}
-                    pipeline.hset(key(n), mapping=state)
+                    state = {"tokens": 500_000 * scale, "last_refill": 1, "scale": scale}
+                    pipeline.hset(f"bucket:{{{_address(n)}}}:index:per-day", mapping=state)
                 pipeline.execute()
             filled = clients
-            take = _random_client(store, limit, key, clients)
-            figures |= _medians([clients], lambda _, take=take: take, rounds, calls)  # type: ignore[misc]  # bound now
+            figures |= _added([clients], lambda most: _random_client(app, most), rounds, calls)
             clients *= 10
         client.flushall()
     return figures
 
 
-def _random_client(
-    store: RedisStore, limit: Limit, key: Callable[[int], str], clients: int
-) -> Callable[[int], object]:
+def _address(n: int) -> str:
+    return f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}"
+
+
+def _random_client(app: Flask, clients: int) -> Callable[[int], object]:
     choose = random.Random(clients).randrange
-    return lambda _: store.take([Charge(limit, key(choose(clients)))])
+    return lambda _: request(app, {**ENVIRON, "REMOTE_ADDR": _address(choose(clients))})
 
 
 def by_threads(url: str, rounds: int = 5, calls: int = 2_000) -> Series:
@@ -120,7 +125,7 @@ def by_threads(url: str, rounds: int = 5, calls: int = 2_000) -> Series:
 
 
 def by_endpoints(url: str, rounds: int = 30, calls: int = 100) -> Series:
-    """Microseconds of a request to one of 1 to 1,000 endpoints, each with a limit of its own."""
+    """What a limit adds to a request to one of 1 to 1,000 endpoints, each with its own."""
 
     def make(endpoints: int) -> Callable[[int], object]:
         app = Flask("growth")
@@ -135,4 +140,4 @@ def by_endpoints(url: str, rounds: int = 30, calls: int = 100) -> Series:
 
         return lambda n: request(app, environs[n % endpoints])
 
-    return _medians([1, 10, 100, 1_000], make, rounds, calls)
+    return _added([1, 10, 100, 1_000], make, rounds, calls)

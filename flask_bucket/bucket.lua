@@ -27,42 +27,65 @@ if not now then
   now = time[1] * 1000000 + time[2]
 end
 
--- The usual call, in a straight line: one limit, the same as before, and a clock that went on. What
--- the functions further down do for all others; to make them, and the tables that many charges
--- need, would take half as long again.
-local cost = tonumber(ARGV[2])
-if cost and #KEYS == 1 and mode ~= 'settle' then
-  local key, capacity, scale = KEYS[1], tonumber(ARGV[3]), tonumber(ARGV[4])
-  local step, tick, full = tonumber(ARGV[5]), tonumber(ARGV[6]), capacity * scale
+-- The usual call, in straight lines: limits that are the same as before, on keys that differ, and
+-- a clock that went on. What the functions further down do for all others; to make these, and a
+-- table for each bucket, would take half as long again. Nothing is written before all is known.
+local count, reply, allowed, usual, absent = #KEYS, {now, 0, 0, 0}, true, mode ~= 'settle', nil
+for i = 1, count do
+  local key, at, cost = KEYS[i], 5 * i - 3, tonumber(ARGV[5 * i - 3])
+  for earlier = 1, i - 1 do
+    usual = usual and KEYS[earlier] ~= key
+  end
+  if not usual or not cost then
+    usual = false
+    break
+  end
+  local capacity, scale = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+  local step, tick, full = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]), capacity * scale
   local hash = call('HMGET', key, 'tokens', 'last_refill', 'scale')
   local balance, last = full, now -- an absent bucket is full for whoever looks
   if hash[1] then
     balance, last = tonumber(hash[1]), tonumber(hash[2])
-  end
-  local elapsed, same = now - last, hash[3] == ARGV[4]
-  if (same or not hash[1]) and elapsed >= 0 and balance >= 0 and balance <= full then
-    local ticks = floor(elapsed / tick)
-    if ticks >= ceil((full - balance) / step) then
-      balance, last = full, now
-    else
-      balance, last = balance + ticks * step, last + ticks * tick
+    usual = hash[3] == ARGV[at + 2] and now >= last and balance >= 0 and balance <= full
+    if not usual then
+      break
     end
-    local affordable = cost == 0 or (cost <= capacity and cost * scale <= balance)
-    if affordable and cost > 0 then
-      balance = balance - cost * scale
+  else
+    absent = absent or {}
+    absent[i] = true
+  end
+  local ticks = floor((now - last) / tick)
+  if ticks >= ceil((full - balance) / step) then
+    balance, last = full, now
+  else
+    balance, last = balance + ticks * step, last + ticks * tick
+  end
+  local affordable = cost == 0 or (cost <= capacity and cost * scale <= balance)
+  allowed = allowed and affordable
+  reply[3 * i - 1], reply[3 * i], reply[3 * i + 1] = affordable and 0 or cost, balance, last
+end
+
+if usual then
+  for i = 1, allowed and count or 0 do
+    local at, cost = 5 * i - 3, tonumber(ARGV[5 * i - 3])
+    if cost > 0 then
+      local key, last, scale = KEYS[i], reply[3 * i + 1], tonumber(ARGV[at + 2])
+      local balance = reply[3 * i] - cost * scale
+      reply[3 * i] = balance
       if mode == 'take' then
-        if same then
-          call('HSET', key, 'tokens', balance, 'last_refill', last)
-        else
+        if absent and absent[i] then
           call('HSET', key, 'tokens', balance, 'last_refill', last, 'scale', scale)
+        else
+          call('HSET', key, 'tokens', balance, 'last_refill', last)
         end
-        ticks = ceil((full - balance) / step)
+        local step, tick = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
+        local ticks = ceil((tonumber(ARGV[at + 1]) * scale - balance) / step)
         local wait = tick < 1000 and ceil(ticks * tick / 1000) or ticks * (tick / 1000)
         call('PEXPIRE', key, min(wait + TTL_MARGIN, LARGEST))
       end
     end
-    return {now, affordable and 0 or cost, balance, last}
   end
+  return reply
 end
 
 -- floor(balance * to / from), saturating, without ever forming the product.
@@ -135,7 +158,8 @@ local function store(key, balance, last, stored, full, scale, step, tick)
   call('PEXPIRE', key, min(ms + TTL_MARGIN, LARGEST))
 end
 
-local reply, allowed, buckets, by_key, kinds, costs = {now}, true, {}, {}, {}, {}
+local buckets, by_key, kinds, costs = {}, {}, {}, {}
+reply, allowed = {now}, true
 
 -- Charge i's capacity, and what its limit counts in.
 local function numbers(i)

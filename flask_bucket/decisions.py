@@ -5,7 +5,7 @@ This is the only place where the integers of the arithmetic are rounded for peop
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -140,6 +140,8 @@ class Decision:
         tokens remaining. Dry-run limits are nothing that a client should hear about.
         """
         enforced = [o for o in self.outcomes if not o.shadow]
+        if len(enforced) == 1:
+            return enforced[0]
         if refused := [o for o in enforced if not o.allowed]:
             return _longest_wait(refused)
         return min(enforced, key=lambda o: (o.remaining, -o.reset_after), default=None)
@@ -166,5 +168,7 @@ class Decision:
         return self.allowed
 
 
-def _longest_wait(refused: Iterable[Outcome]) -> Outcome:
+def _longest_wait(refused: Sequence[Outcome]) -> Outcome:
+    if len(refused) == 1:
+        return refused[0]
     return max(refused, key=lambda o: float("inf") if o.retry_after is None else o.retry_after)

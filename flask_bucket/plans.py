@@ -64,7 +64,8 @@ class Planner:
 
     def plan(self, endpoint: str | None, method: str) -> Plan:
         """Return the plan for a request."""
-        method = self._known(endpoint, method)
+        if endpoint is None:
+            method = self._known(endpoint, method)
         view = self._app.view_functions.get(endpoint) if endpoint is not None else None
         if self._version != self._registry.version:
             self._version = self._registry.version

@@ -40,10 +40,11 @@ class Fault:
 
 
 #: The script has a straight way for the usual call, and functions for all others.
-FILLS_ONE = "if ticks >= ceil((full - balance) / step) then\n      balance, last = full, now\n"
+FILLS_STRAIGHT = "if ticks >= ceil((full - balance) / step) then\n    balance, last = full, now\n"
 FILLS = "if ticks >= ceil((full - balance) / step) then\n      return full, now, false\n"
+TICKS_STRAIGHT = "local ticks = floor((now - last) / tick)\n  "
 TICKS = "local ticks = floor(elapsed / tick)\n    "
-REFILLS_ONE = "balance, last = balance + ticks * step, last + ticks * tick"
+REFILLS_STRAIGHT = "balance, last = balance + ticks * step, last + ticks * tick"
 REFILLS = "return balance + ticks * step, last + ticks * tick"
 
 #: The reference where a bucket is full, and where it is absent.
@@ -55,7 +56,7 @@ REFILL = (
         "refill",
         "the remainder of a tick is dropped",
         (
-            (REFILLS_ONE, "balance, last = balance + ticks * step, now"),
+            (REFILLS_STRAIGHT, "balance, last = balance + ticks * step, now"),
             (REFILLS, "return balance + ticks * step, now"),
         ),
         (("state.last_refill + ticks * limit.tick", "now"),),
@@ -64,8 +65,8 @@ REFILL = (
         "refill",
         "a tick counts before it has passed",
         (
-            (TICKS + FILLS_ONE, TICKS.replace("floor", "ceil") + FILLS_ONE),
-            (TICKS + FILLS, TICKS.replace("floor", "ceil") + FILLS),
+            (TICKS_STRAIGHT, TICKS_STRAIGHT.replace("floor", "ceil")),
+            (TICKS, TICKS.replace("floor", "ceil")),
         ),
         (("elapsed // limit.tick", "-(-elapsed // limit.tick)"),),
     ),
@@ -73,7 +74,7 @@ REFILL = (
         "refill",
         "a bucket refills beyond its capacity",
         (
-            (FILLS_ONE, "if false then\n" + FILLS_ONE.partition("\n")[2]),
+            (FILLS_STRAIGHT, "if false then\n" + FILLS_STRAIGHT.partition("\n")[2]),
             (FILLS, "if false then\n" + FILLS.partition("\n")[2]),
         ),
         (("if ticks * limit.step >= limit.full - tokens:", "if False:"),),
@@ -85,14 +86,14 @@ REFILL = (
     ),
     Fault(
         "refill",
-        "> for >= where a refill fills the bucket, for one charge",
-        ((FILLS_ONE, FILLS_ONE.replace(">=", ">")),),
+        "> for >= where a refill fills the bucket, in the straight way",
+        ((FILLS_STRAIGHT, FILLS_STRAIGHT.replace(">=", ">")),),
     ),
     Fault(
         "refill",
         "a full bucket goes on counting idle time",
         (
-            (FILLS_ONE, FILLS_ONE.replace("full, now", "full, last")),
+            (FILLS_STRAIGHT, FILLS_STRAIGHT.replace("full, now", "full, last")),
             (FILLS, FILLS.replace("full, now", "full, last")),
         ),
         ((FULL, FULL.replace("now", "state.last_refill")),),
@@ -101,7 +102,7 @@ REFILL = (
         "refill",
         "a bucket fills to one part less",
         (
-            (FILLS_ONE, FILLS_ONE.replace("= full, now", "= full - 1, now")),
+            (FILLS_STRAIGHT, FILLS_STRAIGHT.replace("= full, now", "= full - 1, now")),
             (FILLS, FILLS.replace("full, now", "full - 1, now")),
         ),
         ((FULL, FULL.replace("limit.full", "limit.full - 1")),),
@@ -117,18 +118,19 @@ REFILL = (
     ),
 )
 
-TAKEN = "    if affordable and cost > 0 then\n      balance = balance - cost * scale\n"
-ONE, MANY = "cost * scale <= balance", "asked * scale <= bucket.balance"
+ANSWER, ASKS = "for i = 1, allowed and count or 0 do", "    if cost > 0 then\n"
+TAKES = "local balance = reply[3 * i] - cost * scale"
+STRAIGHT, OTHER = "cost * scale <= balance", "asked * scale <= bucket.balance"
 
 JUDGING = (
     Fault(
         "judging",
         "< for <= where the tokens just suffice",
-        ((ONE, ONE.replace("<=", "<")), (MANY, MANY.replace("<=", "<"))),
+        ((STRAIGHT, STRAIGHT.replace("<=", "<")), (OTHER, OTHER.replace("<=", "<"))),
         (("wanted * charge.limit.scale <= state", "wanted * charge.limit.scale < state"),),
     ),
-    Fault("judging", "< for <= for one charge", ((ONE, ONE.replace("<=", "<")),)),
-    Fault("judging", "< for <= for many charges", ((MANY, MANY.replace("<=", "<")),)),
+    Fault("judging", "< for <= in the straight way", ((STRAIGHT, STRAIGHT.replace("<=", "<")),)),
+    Fault("judging", "< for <= in the other", ((OTHER, OTHER.replace("<=", "<")),)),
     Fault(
         "judging",
         "the capacity is off by one",
@@ -150,22 +152,32 @@ JUDGING = (
     Fault(
         "judging",
         "a refusal takes what it can",
-        (("(kind ~= 'held' and allowed and", "(kind ~= 'held' and"),),
+        (
+            ("(kind ~= 'held' and allowed and", "(kind ~= 'held' and"),
+            (ANSWER, ANSWER.replace("allowed and count or 0", "count")),
+            (ASKS, ASKS.replace("cost > 0", "cost > 0 and reply[3 * i - 1] == 0")),
+        ),
         (("    if allowed:\n        for charge, _,", "    if True:\n        for charge, _,"),),
     ),
     Fault(
         "judging",
         "a refusal writes what it looked at",
         (
-            (TAKEN, f"{TAKEN}    end\n    if hash[1] or affordable and cost > 0 then\n"),
+            (ANSWER, ANSWER.replace("allowed and count or 0", "mode == 'take' and count or 0")),
+            (ASKS, ASKS.replace("cost > 0", "not (absent and absent[i])")),
+            (TAKES, TAKES.replace("cost * scale", "(allowed and cost or 0) * scale")),
             ("bucket.changed = bucket.changed or rebased", "bucket.changed = true"),
         ),
         (("if rebased:\n", "if known is not None:\n"),),
     ),
-    Fault("judging", "a peek at one bucket writes", (("if mode == 'take' then", "if true then"),)),
     Fault(
         "judging",
-        "a peek at many writes",
+        "a peek writes, in the straight way",
+        (("if mode == 'take' then", "if true then"),),
+    ),
+    Fault(
+        "judging",
+        "a peek writes",
         (("bucket.changed and mode ~= 'peek'", "bucket.changed"),),
     ),
 )
@@ -244,8 +256,8 @@ CLOCK = (
     ),
     Fault(
         "clock",
-        "a late timestamp takes a refill back, for one charge",
-        ((" and elapsed >= 0 and", " and"),),
+        "a late timestamp takes a refill back, in the straight way",
+        (("now >= last and ", ""),),
     ),
     Fault(
         "clock",
@@ -263,6 +275,7 @@ CLOCK = (
 
 CARRIED = "tokens if old == new else tokens * new // old"
 ROUNDED = "    return rest > 0 and -result - 1 or -result\n  end\n  return result\n"
+SAME = "hash[3] == ARGV[at + 2]"
 CLAMP = "  if balance > full then\n    balance = full\n"
 
 CHANGES = (
@@ -281,7 +294,7 @@ CHANGES = (
     Fault(
         "config change",
         "a balance is not carried over",
-        (("if stored ~= scale then", "if false then"), ("(same or not hash[1]) and", "")),
+        (("if stored ~= scale then", "if false then"), (SAME, "true")),
         ((CARRIED, "tokens"),),
     ),
     Fault(
@@ -299,7 +312,7 @@ CHANGES = (
     Fault(
         "config change",
         "the clamp to a smaller capacity is dropped",
-        ((CLAMP, CLAMP.replace("balance > full", "false")), (" and balance <= full then", " then")),
+        ((CLAMP, CLAMP.replace("balance > full", "false")), (" and balance <= full\n", "\n")),
         (("tokens = _bounded(_rescale(", "tokens = (lambda carried, limit: carried)(_rescale("),),
     ),
     Fault(
@@ -319,13 +332,13 @@ CHANGES = (
     ),
     Fault(
         "config change",
-        "a balance in other parts is taken as it is, for one charge",
-        (("(same or not hash[1]) and", ""),),
+        "a balance in other parts is taken as it is, in the straight way",
+        ((SAME, "true"),),
     ),
     Fault(
         "config change",
-        "a smaller capacity leaves what was more, for one charge",
-        ((" and balance <= full then", " then"),),
+        "a smaller capacity leaves what was more, in the straight way",
+        ((" and balance <= full\n", "\n"),),
     ),
 )
 
@@ -337,6 +350,10 @@ SEVERAL = (
             (
                 "if not affordable and kind == 'take' then",
                 "if not affordable and kind == 'take' and i == 1 then",
+            ),
+            (
+                "allowed = allowed and affordable",
+                "allowed = allowed and (affordable or i > 1)",
             ),
         ),
         (
@@ -351,6 +368,11 @@ SEVERAL = (
         "a key that comes twice is judged twice alone",
         (("asked = bucket.wanted + cost", "asked = cost"),),
         (("self._wanted.get(charge.key, 0) + charge.cost", "charge.cost"),),
+    ),
+    Fault(
+        "multi-bucket",
+        "a key that comes twice is judged twice alone, in the straight way",
+        (("usual = usual and KEYS[earlier] ~= key", "usual = usual"),),
     ),
     Fault(
         "multi-bucket",
@@ -483,10 +505,10 @@ SETTLING = (
 )
 
 KEPT = "return min(-(-ticks * limit.tick // 1000) + TTL_MARGIN, EXACT - 1)"
-#: Of one charge, and of many.
+#: In the straight way, and in the other.
 EXPIRES = ("min(wait + TTL_MARGIN, LARGEST)", "min(ms + TTL_MARGIN, LARGEST)")
 EXPIRING = tuple(f"call('PEXPIRE', key, {expires})\n" for expires in EXPIRES)
-STORES_ONE = "\n          call('HSET', key, 'tokens', balance, 'last_refill', last)"
+STORES_STRAIGHT = "\n          call('HSET', key, 'tokens', balance, 'last_refill', last)"
 STORES = "\n    call('HSET', key, 'tokens', balance, 'last_refill', last)"
 
 STORING = (
@@ -510,7 +532,7 @@ STORING = (
     ),
     *(
         Fault("storing", f"the TTL {what}{of}", ((expiring, instead),))
-        for of, expiring in zip((" of one charge", ""), EXPIRING, strict=True)
+        for of, expiring in zip((" in the straight way", ""), EXPIRING, strict=True)
         for what, instead in (("is dropped", ""), ("is in seconds", expiring.replace("PE", "E")))
     ),
     Fault(
@@ -526,13 +548,18 @@ STORING = (
     ),
     Fault(
         "storing",
+        "an absent bucket is stored without its scale, in the straight way",
+        (("if absent and absent[i] then", "if false then"),),
+    ),
+    Fault(
+        "storing",
         "tostring in place of all digits",
         ((STORES, STORES.replace("balance", "tostring(balance)")),),
     ),
     Fault(
         "storing",
-        "tostring in place of all digits, for one charge",
-        ((STORES_ONE, STORES_ONE.replace("balance", "tostring(balance)")),),
+        "tostring in place of all digits, in the straight way",
+        ((STORES_STRAIGHT, STORES_STRAIGHT.replace("balance", "tostring(balance)")),),
     ),
     Fault(
         "storing",
@@ -546,8 +573,8 @@ STORING = (
     ),
     Fault(
         "storing",
-        "the time of the call is stored, for one charge",
-        ((STORES_ONE, STORES_ONE.replace(" last)", " now)")),),
+        "the time of the call is stored, in the straight way",
+        ((STORES_STRAIGHT, STORES_STRAIGHT.replace(" last)", " now)")),),
     ),
 )
 
