@@ -48,12 +48,9 @@ class _Refusal(HTTPException):
         start_response(f"{self.code} {self.name.upper()}", headers)
         return [body]
 
-    @property
-    def content_type(self) -> str:
-        return "application/problem+json" if self.error_format == "problem" else "application/json"
-
     def get_headers(self, *args: Any, **kwargs: Any) -> list[tuple[str, str]]:
-        headers = [("Content-Type", self.content_type), ("Cache-Control", "no-store")]
+        kind = "problem+json" if self.error_format == "problem" else "json"
+        headers = [("Content-Type", f"application/{kind}"), ("Cache-Control", "no-store")]
         if self.wait is not None:
             headers.append(("Retry-After", str(whole_seconds(self.wait))))
         return headers
@@ -135,7 +132,6 @@ class BucketUnreadable(StoreUnavailable):
 def answer(app: Flask, refusal: HTTPException) -> Response:
     """Return the response to a refusal; or raise it, if the application has a say in that.
 
-    Cache-Control and Retry-After are added later, as to whatever else is answered.
     What Flask does with an exception that nobody handles takes it as long as the rest of a
     request, and the same comes out in the end.
     """
@@ -150,4 +146,4 @@ def answer(app: Flask, refusal: HTTPException) -> Response:
     if refusal.response is not None:
         return cast(Response, refusal.response)
     assert isinstance(refusal, _Refusal)
-    return app.response_class(refusal.get_body(), refusal.code, content_type=refusal.content_type)
+    return app.response_class(refusal.get_body(), refusal.code, refusal.get_headers())
