@@ -11,12 +11,14 @@ from redis import exceptions
 from redis.crc import key_slot
 
 from .connections import Address
-from .pool import Command, Pool
+from .pool import Command, Pool, packed
 
 SLOTS = 16384
 
 #: How often one call follows a redirection. Each says that nothing was done.
 REDIRECTIONS = 5
+
+LEARN, ASKING = packed("CLUSTER", "SLOTS"), packed("ASKING")
 
 
 class _Never(Exception):  # noqa: N818  # not raised
@@ -49,7 +51,7 @@ class Cluster:
         """Return the node that serves a key, as far as is known."""
         return self._map[slot(key)]
 
-    def run(self, key: str, command: Command, failing: type[Exception], otherwise: Command) -> Any:
+    def run(self, key: str, command: bytes, failing: type[Exception], otherwise: Command) -> Any:
         """Send a command to the node that serves a key, and return its reply. See `Pool.run`."""
         deadline = time.monotonic() + self._timeout
         if self._stale:
@@ -59,7 +61,7 @@ class Cluster:
         if node is None:
             self._stale = True
             raise exceptions.ClusterDownError(f"no node serves slot {at}")
-        asking: Command | None = None
+        asking: bytes | None = None
         for _ in range(REDIRECTIONS):
             try:
                 return self._pool(node).run(command, failing, otherwise, deadline, asking)
@@ -67,7 +69,7 @@ class Cluster:
                 node, asking = _target(moved, node), None
                 self._map[at] = node
             except exceptions.AskError as ask:
-                node, asking = _target(ask, node), ("ASKING",)
+                node, asking = _target(ask, node), ASKING
             except (exceptions.ConnectionError, exceptions.TimeoutError) as error:
                 self._stale = True
                 self._ask_last(node)
@@ -105,8 +107,7 @@ class Cluster:
             try:
                 # Half of the time left for each, so that there is some left for the charge.
                 ends = now + (deadline - now) / 2
-                command = ("CLUSTER", "SLOTS")
-                return _parsed(self._pool(node).run(command, _Never, command, ends), node)
+                return _parsed(self._pool(node).run(LEARN, _Never, (), ends), node)
             except exceptions.RedisError as error:
                 said.append(f"{node[0]}:{node[1]}: {error}")
                 self._ask_last(node)

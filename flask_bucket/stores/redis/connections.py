@@ -78,19 +78,26 @@ class Punctual:
         waiting.register(self._sock, select.POLLIN)
         return waiting
 
-    def call(self, command: bytes) -> Any:
+    def call(self, command: bytes, deadline: float | None = None) -> Any:
         """Send a packed command and return its reply.
+
+        :param deadline: until when, on the monotonic clock; by default each of the two may take
+            the connection's timeout.
 
         What ``send_packed_command`` and ``read_response`` do, without what they do for the other
         things that can come over a connection: half of the client's part of a round trip.
         """
+        if deadline is not None:
+            return self._call_by(command, deadline)
         try:
             self._sock.sendall(command)
-            while (reply := self._replies.gets()) is False:
+            reply: Any = False
+            while reply is False:
                 received = self._sock.recv(65_536)
                 if not received:
                     raise exceptions.ConnectionError("the server closed the connection")
                 self._replies.feed(received)
+                reply = self._replies.gets()
         except TimeoutError as error:
             raise exceptions.TimeoutError("no reply in time") from error
         except OSError as error:
@@ -99,8 +106,7 @@ class Punctual:
             raise reply
         return reply
 
-    def call_by(self, command: bytes, deadline: float) -> Any:
-        """Send a packed command and return its reply, by a time on the monotonic clock."""
+    def _call_by(self, command: bytes, deadline: float) -> Any:
         self._sock.settimeout(max(SOON, deadline - time.monotonic()))
         try:
             return self.call(command)

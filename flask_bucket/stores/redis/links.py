@@ -11,13 +11,12 @@ from importlib.resources import files
 from typing import Any
 
 import redis
-from hiredis import pack_command
 from redis.cluster import ClusterNode, RedisCluster
 from redis.exceptions import NoScriptError
 
 from .cluster import Cluster, slot
 from .connections import Address, leading
-from .pool import Command, Pool
+from .pool import Command, Pool, packed
 from .sentinel import Sentinels
 from .urls import Place
 
@@ -92,8 +91,8 @@ def _to_cluster(place: Place, size: int, timeout: float) -> Link:
 
 def _script_call(arguments: Sequence[Any]) -> tuple[bytes, type[Exception], Command]:
     """Return a command, the error by which the server says that it did nothing, and another."""
-    packed = pack_command(("EVALSHA", SCRIPT_SHA, *arguments))
-    return packed, NoScriptError, ("EVAL", SCRIPT, *arguments)
+    command = packed("EVALSHA", SCRIPT_SHA, *arguments)
+    return command, NoScriptError, ("EVAL", SCRIPT, *arguments)
 
 
 def _cluster_client(place: Place) -> Any:

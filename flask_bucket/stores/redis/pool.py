@@ -23,8 +23,13 @@ if TYPE_CHECKING:
 #: A connection of redis-py, of whichever kind, made punctual.
 Connection = Any
 
-#: A command, or one that is packed already.
-Command = bytes | tuple[Any, ...]
+Command = tuple[Any, ...]
+
+
+def packed(*words: Any) -> bytes:
+    """Return a command as it is sent."""
+    command: bytes = pack_command(words)
+    return command
 
 
 class Pool:
@@ -56,13 +61,13 @@ class Pool:
 
     def run(
         self,
-        command: Command,
+        command: bytes,
         failing: type[Exception],
         otherwise: Command,
         deadline: float | None = None,
-        before: Command | None = None,
+        before: bytes | None = None,
     ) -> Any:
-        """Send a command and return its reply.
+        """Send a packed command and return its reply.
 
         :param failing: an error reply that says that nothing was done; then `otherwise` is sent.
         :param deadline: if the call must end before its timeout, when.
@@ -86,12 +91,12 @@ class Pool:
             try:
                 try:
                     if before is not None:
-                        _exchange(connection, before, ends)
-                    reply = _exchange(connection, command, deadline)
+                        connection.call(before, ends)
+                    reply = connection.call(command, deadline)
                 except failing:
                     if before is not None:
-                        _exchange(connection, before, ends)
-                    reply = _exchange(connection, otherwise, ends)
+                        connection.call(before, ends)
+                    reply = connection.call(packed(*otherwise), ends)
             except exceptions.ReadOnlyError:
                 self._drop(connection)  # a primary that became a replica: look for the new one
                 raise
@@ -168,10 +173,3 @@ class Pool:
         self._lost += 1
         connection.disconnect()
         self.close()
-
-
-def _exchange(connection: Connection, command: Command, deadline: float | None) -> Any:
-    packed = command if isinstance(command, bytes) else pack_command(command)
-    if deadline is None:
-        return connection.call(packed)
-    return connection.call_by(packed, deadline)

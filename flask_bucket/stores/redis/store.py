@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import redis
@@ -84,6 +85,10 @@ class RedisStore:
         self._link = link
         #: Of a cluster, what says which keys can be charged in one call.
         self._slot: Callable[[str], int] | None = link.slot
+        #: Which of several servers decides about some charges, if there are several: one that is
+        #: out of reach says nothing about the others.
+        self.node_of: Callable[[Sequence[Charge]], Hashable] | None
+        self.node_of = None if link.node is None else partial(_nodes, link.node)
 
     @property
     def client(self) -> Any:
@@ -138,16 +143,6 @@ class RedisStore:
 
     def close(self) -> None:
         self._link.close()
-
-    def node_of(self, charges: Sequence[Charge]) -> Hashable:
-        """Return which of several servers decides about these; None if there is but one.
-
-        One that is out of reach says nothing about the others.
-        """
-        if self._link.node is None:
-            return None
-        nodes = {self._link.node(charge.key) for charge in charges}
-        return nodes.pop() if len(nodes) == 1 else frozenset(nodes)
 
     def _in_slots(
         self,
@@ -212,6 +207,11 @@ def _arguments(
     if now is not None:
         arguments.append(checked_now(now))
     return [len(keys), *keys, *arguments]
+
+
+def _nodes(node: Callable[[str], Hashable], charges: Sequence[Charge]) -> Hashable:
+    nodes = {node(charge.key) for charge in charges}
+    return nodes.pop() if len(nodes) == 1 else frozenset(nodes)
 
 
 def _nothing(reply: object) -> None:
