@@ -46,7 +46,7 @@ for i = 1, count do
   local balance, last = full, now -- an absent bucket is full for whoever looks
   if hash[1] then
     balance, last = tonumber(hash[1]), tonumber(hash[2])
-    usual = hash[3] == ARGV[at + 2] and now >= last and balance >= 0 and balance <= full
+    usual = hash[3] == ARGV[at + 2] and now >= last and balance >= 0
     if not usual then
       break
     end

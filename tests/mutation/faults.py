@@ -312,7 +312,7 @@ CHANGES = (
     Fault(
         "config change",
         "the clamp to a smaller capacity is dropped",
-        ((CLAMP, CLAMP.replace("balance > full", "false")), (" and balance <= full\n", "\n")),
+        ((CLAMP, CLAMP.replace("balance > full", "false")),),
         (("tokens = _bounded(_rescale(", "tokens = (lambda carried, limit: carried)(_rescale("),),
     ),
     Fault(
@@ -334,11 +334,6 @@ CHANGES = (
         "config change",
         "a balance in other parts is taken as it is, in the straight way",
         ((SAME, "true"),),
-    ),
-    Fault(
-        "config change",
-        "a smaller capacity leaves what was more, in the straight way",
-        ((" and balance <= full\n", "\n"),),
     ),
 )
 
