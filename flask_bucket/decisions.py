@@ -39,8 +39,8 @@ class Charge:
 class Charges(tuple[Charge, ...]):
     """Charges that come again with other requests, so that a store may prepare what it sends."""
 
-    #: What the store prepared that is asked for these: only one ever is.
-    prepared: Any = None
+    #: What a store prepared last, and for whom.
+    prepared: tuple[object, Any] = (None, None)
 
 
 def no_negative_cost(charges: Iterable[Charge]) -> None:

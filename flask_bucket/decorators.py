@@ -12,7 +12,7 @@ from flask import Blueprint, Flask, Response
 from flask.typing import ResponseReturnValue
 
 from .decisions import Decision
-from .errors import ConfigError
+from .errors import Answer, ConfigError
 from .limits import Number
 from .registry import Decoration, Registry
 from .rules import Rule, RuleSource, make_rule, plain
@@ -36,7 +36,7 @@ class Decorators:
         self._filters: list[Callable[[], bool]] = []
         self._has_async = has_async
 
-    def _at_decorator(self, decoration: Decoration) -> Response | None:
+    def _at_decorator(self, decoration: Decoration) -> Answer | None:
         """Charge what applies where a decorator stands among the view's decorators."""
         raise NotImplementedError
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from math import ceil
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from flask import Flask, Response
+from flask import Flask
 from werkzeug.exceptions import HTTPException, ServiceUnavailable, TooManyRequests
 
 from .decisions import Decision
@@ -23,8 +23,22 @@ __all__ = ["BucketUnreadable", "ConfigError", "RateLimitExceeded", "StoreUnavail
 PROBLEMS = "https://iana.org/assignments/http-problem-types"
 
 
-#: What an application, or an extension of it, replaces in order to see exceptions first.
-_HANDLING = ("handle_user_exception", "handle_http_exception")
+#: What a view or a hook returns: body, status and headers.
+Answer = tuple[str, int, list[tuple[str, str]]]
+
+#: Flask's own way from an exception to a response. Whoever replaces a part of it, in a class, in
+#: an application, or in Flask itself, wants to see exceptions.
+_FLASKS = {
+    name: getattr(Flask, name)
+    for name in (
+        "full_dispatch_request",
+        "preprocess_request",
+        "dispatch_request",
+        "handle_user_exception",
+        "handle_http_exception",
+        "make_response",
+    )
+}
 
 
 class _Refusal(HTTPException):
@@ -129,21 +143,21 @@ class BucketUnreadable(StoreUnavailable):
     """One key holds something that is not a bucket; the other buckets are well."""
 
 
-def answer(app: Flask, refusal: HTTPException) -> Response:
-    """Return the response to a refusal; or raise it, if the application has a say in that.
+def returned(app: Flask, refusal: HTTPException) -> Answer:
+    """Return what to answer a refusal with; or raise it, where the application could see that.
 
-    What Flask does with an exception that nobody handles takes it as long as the rest of a
-    request, and the same comes out in the end.
+    To raise it and have Flask make a response of it takes as long as the rest of a request, and
+    where nobody looks the same comes out in the end.
     """
     codes = (None, refusal.code)
     if (
+        not isinstance(refusal, _Refusal)
+        or refusal.response is not None
         # A copy, since Flask adds to it while other threads handle errors.
-        any(by_code.get(c) for by_code in tuple(app.error_handler_spec.values()) for c in codes)
-        or any(getattr(app, name) != getattr(Flask, name).__get__(app) for name in _HANDLING)
+        or any(by_code.get(c) for by_code in tuple(app.error_handler_spec.values()) for c in codes)
+        or any(name in app.__dict__ for name in _FLASKS)
+        or any(getattr(type(app), name) is not method for name, method in _FLASKS.items())
         or app.trap_http_exception(refusal)
     ):
         raise refusal
-    if refusal.response is not None:
-        return cast(Response, refusal.response)
-    assert isinstance(refusal, _Refusal)
-    return app.response_class(refusal.get_body(), refusal.code, refusal.get_headers())
+    return refusal.get_body(), refusal.code or 500, refusal.get_headers()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -16,7 +17,7 @@ from .bills import Bill, Point
 from .config import Config
 from .decisions import Decision
 from .decorators import Breach, Decorators, Key
-from .errors import ConfigError, RateLimitExceeded, StoreUnavailable, answer
+from .errors import Answer, ConfigError, RateLimitExceeded, StoreUnavailable, returned
 from .headers import STYLES, whole_seconds
 from .keys import KeyFunc, Spelling, client_address
 from .manual import Manual
@@ -25,6 +26,9 @@ from .registry import Decoration
 from .rules import RuleSource, make_rules, plain, rules_set
 from .signals import limit_exceeded, store_recovered, store_unavailable
 from .state import AppState, Exchange, make_store, state_of
+
+#: The code that calls views: what one returns to this is what is answered.
+DISPATCH = Flask.dispatch_request.__code__
 
 #: Where a request remembers which outcome its headers tell of, over all Limiters.
 SHOWN = "_flask_bucket_shown"
@@ -170,7 +174,7 @@ class Limiter(Decorators, Manual):
 
     # The way of a request.
 
-    def _before_request(self, state: AppState) -> Response | None:
+    def _before_request(self, state: AppState) -> Answer | None:
         """Charge what applies before the view: application, blueprint and default limits."""
         if not self._is_on(state):
             return None
@@ -178,15 +182,14 @@ class Limiter(Decorators, Manual):
         if self._filters and any(passes() for passes in self._filters):
             exchange.skipped = True
             return None
-        exchange.is_served = True
         point = exchange.plan.before
         refusal = self._charge(state, exchange, point) if point.bounds else None
-        return None if refusal is None else answer(state.app, refusal)
+        return None if refusal is None else returned(state.app, refusal)
 
-    def _at_decorator(self, decoration: Decoration) -> Response | None:
+    def _at_decorator(self, decoration: Decoration) -> Answer | None:
         """Charge what applies where a decorator stands among the view's decorators.
 
-        :returns: what to answer instead of the view, if nothing stands between that and Flask.
+        :returns: what to answer instead of the view, if it was Flask that called it.
         """
         if self._enabled is False or not has_request_context():
             return None  # limits are for requests, and the function may be called from elsewhere
@@ -206,9 +209,9 @@ class Limiter(Decorators, Manual):
         refusal = self._charge(state, exchange, point) if point.bounds else None
         if refusal is None:
             return None
-        if exchange.is_served and exchange.plan.view is decoration.wrapper():
-            return answer(state.app, refusal)
-        raise refusal
+        if sys._getframe(2).f_code is DISPATCH:
+            return returned(state.app, refusal)
+        raise refusal  # through other decorators, or to whoever else called the function
 
     def _charge(self, state: AppState, exchange: Exchange, point: Point) -> HTTPException | None:
         """Charge all that applies at one point, in one call of the store.

@@ -33,8 +33,6 @@ class Exchange:
     plan: Plan
     #: Whether a request filter let it pass without any limit.
     skipped: bool = False
-    #: Whether Flask serves it, so that what its view returns is what is answered.
-    is_served: bool = False
     decision: Decision | None = None
     #: What was taken from buckets, and is given back if the request is refused after all.
     taken: list[Asked] = field(default_factory=list)

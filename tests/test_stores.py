@@ -221,6 +221,18 @@ def test_charges_that_come_again_may_come_with_others(store: Store) -> None:
     assert (refused.allowed, left(store, ALICE, START + 500_000)) == (False, 7)
 
 
+def test_charges_that_come_again_may_go_to_another_store(store: Store, server: Server) -> None:
+    other = RedisStore.from_url(server.url, timeout=5, key_prefix="other")
+    limit = Limit(3, 1, 86_400)
+    both = Charges([charge(1, "other:{carol}:again:per-day", limit)])
+    assert other.take(both).outcomes[0].remaining == 2
+    third = RedisStore(fakeredis.FakeRedis(server=fakeredis.FakeServer()))
+    assert third.take(both).outcomes[0].remaining == 2
+    assert other.take(both).outcomes[0].remaining == 1
+    other.reset("carol")
+    other.close()
+
+
 def test_charges_that_come_again_cannot_add_tokens(store: Store) -> None:
     for _ in range(2):
         with pytest.raises(ConfigError, match="at least 0"):

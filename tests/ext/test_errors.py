@@ -8,6 +8,7 @@ import pytest
 from flask import Blueprint, Flask, Response, abort, jsonify
 from flask.testing import FlaskClient
 from werkzeug.exceptions import HTTPException, TooManyRequests
+from werkzeug.test import EnvironBuilder, run_wsgi_app
 
 from flask_bucket import (
     Decision,
@@ -382,32 +383,60 @@ def limit_at(where: str, app: Flask, buckets: CountingStore) -> None:
     app.get("/")(limiter.limit("1/minute")(answer()) if where == "view" else answer())
 
 
-class Watching(Flask):
+class Handling(Flask):
     """An application that looks at exceptions itself."""
 
-    seen: list[Exception]
-
     def handle_user_exception(self, e: Exception) -> Any:
-        self.seen.append(e)
-        return super().handle_user_exception(e)
+        return f"seen: {type(e).__name__}", 429
 
 
+class Dispatching(Flask):
+    """One that makes documents of all that its views return, and of what they raise."""
+
+    def dispatch_request(self) -> Any:
+        try:
+            return {"text": super().dispatch_request()}
+        except RateLimitExceeded as error:
+            return f"seen: {type(error).__name__}", 429
+
+    def preprocess_request(self) -> Any:
+        try:
+            return super().preprocess_request()
+        except RateLimitExceeded as error:
+            return f"seen: {type(error).__name__}", 429
+
+
+class Making(Flask):
+    """One that makes responses itself."""
+
+    def make_response(self, rv: Any) -> Response:
+        return super().make_response(
+            (f"seen: {type(rv).__name__}", 429) if isinstance(rv, HTTPException) else rv
+        )
+
+
+@pytest.mark.parametrize("kind", [Handling, Dispatching, Making])
 @pytest.mark.parametrize("where", ["view", "application"])
 def test_an_application_that_handles_exceptions_itself_sees_refusals(
-    buckets: CountingStore, where: str
+    buckets: CountingStore, kind: type[Flask], where: str
 ) -> None:
-    app = Watching("watching")
-    app.seen = []
+    app = kind("handling")
     limit_at(where, app, buckets)
-    response = refused(app.test_client())
-    assert (response.status_code, response.json["error"]) == (429, "Too Many Requests")
-    assert [type(error) for error in app.seen] == [RateLimitExceeded]
+    assert refused(app.test_client()).text == "seen: RateLimitExceeded"
 
 
-def test_an_extension_that_replaces_the_handling_sees_refusals(
+def test_whoever_replaces_the_handling_of_one_application_sees_refusals(
     app: Flask, limiter: Limiter, client: FlaskClient
 ) -> None:
     app.handle_http_exception = lambda e: (f"seen: {e.code}", 429)  # type: ignore[method-assign]
+    app.get("/")(limiter.limit("1/minute")(answer()))
+    assert refused(client).text == "seen: 429"
+
+
+def test_whoever_replaces_the_handling_of_all_applications_sees_refusals(
+    app: Flask, limiter: Limiter, client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Flask, "handle_http_exception", lambda app, e: (f"seen: {e.code}", 429))
     app.get("/")(limiter.limit("1/minute")(answer()))
     assert refused(client).text == "seen: 429"
 
@@ -443,12 +472,21 @@ def test_a_handler_of_something_else_changes_nothing(
     assert refused(client).json == {"error": "Too Many Requests", "retryAfterMs": 500}
 
 
-def test_a_refusal_is_of_the_application_s_response_class(
-    app: Flask, limiter: Limiter, client: FlaskClient
-) -> None:
-    class Marked(Response):
-        default_mimetype = "text/plain"
+class Narrow(Response):
+    """A class of responses as its users often write it."""
 
+    default_mimetype = "text/plain"
+
+    def __init__(self, response: Any = None, **kwargs: Any) -> None:
+        super().__init__(response, **kwargs)
+
+
+@pytest.mark.parametrize("where", ["view", "application"])
+def test_a_refusal_is_of_the_application_s_response_class(
+    buckets: CountingStore, where: str
+) -> None:
+    app = Flask("narrow")
+    app.response_class = Narrow
     seen: list[Response] = []
 
     @app.after_request
@@ -456,7 +494,54 @@ def test_a_refusal_is_of_the_application_s_response_class(
         seen.append(response)
         return response
 
-    app.response_class = Marked
+    limit_at(where, app, buckets)
+    environ = EnvironBuilder("/").get_environ()
+    # Without the test client, which makes responses of its own in the same class.
+    statuses = [run_wsgi_app(app, dict(environ))[1] for _ in range(2)]
+    assert statuses == ["200 OK", "429 TOO MANY REQUESTS"]
+    assert all(isinstance(response, Narrow) for response in seen)
+    assert seen[1].content_type == "application/json"
+
+
+def test_hooks_after_the_request_see_how_long_a_refused_client_must_wait(
+    app: Flask, limiter: Limiter, client: FlaskClient
+) -> None:
+    @app.after_request
+    def look(response: Response) -> Response:
+        if response.status_code == 429:
+            response.headers["X-Seen"] = response.headers["Retry-After"]
+            response.headers.setdefault("Retry-After", "1")
+        return response
+
     app.get("/")(limiter.limit("1/minute")(answer()))
-    assert refused(client).content_type == "application/json"
-    assert all(isinstance(response, Marked) for response in seen)
+    headers = refused(client).headers
+    assert (headers["X-Seen"], headers["Retry-After"]) == ("60", "60")
+
+
+def test_a_response_that_on_breach_returns_again_and_again_is_not_changed(
+    app: Flask, buckets: CountingStore, clock: Clock
+) -> None:
+    busy = Response("busy", 429)
+    limiter = Limiter(app, redis=buckets, on_breach=lambda decision: busy)
+    app.get("/")(limiter.limit("1/minute")(answer()))
+    client = app.test_client()
+    assert refused(client).headers["Retry-After"] == "60"
+    clock.advance(30)
+    response = refused(client)
+    assert (response.text, response.headers["Retry-After"]) == ("busy", "30")
+    assert "Retry-After" not in busy.headers
+
+
+def test_a_hook_that_calls_the_view_itself_sees_the_refusal(
+    app: Flask, limiter: Limiter, client: FlaskClient
+) -> None:
+    app.add_url_rule("/", "v", limiter.limit("1/minute")(answer()))
+
+    @app.before_request
+    def ask_twice() -> str:
+        texts = [str(app.view_functions["v"]())]
+        with pytest.raises(RateLimitExceeded):
+            app.view_functions["v"]()
+        return texts[0].upper()
+
+    assert client.get("/").text == "FINE"

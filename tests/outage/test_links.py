@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -182,37 +183,65 @@ def test_connecting_and_the_reply_share_one_timeout(valkey: Server, stalls: Stal
         store.close()
 
 
-@pytest.mark.parametrize("late", [b":1\r\n", b""], ids=["an answer too many", "the end"])
-def test_a_connection_that_is_not_quiet_is_not_used(late: bytes) -> None:
-    """What came unasked would be taken for the answer to the next charge."""
-    reply = b"*4\r\n:9\r\n:0\r\n:4\r\n:9\r\n"
+@contextmanager
+def answering(*answers: bytes) -> Iterator[tuple[int, list[socket.socket], threading.Semaphore]]:
+    """Serve connections whose charges are answered with these bytes, each with one of them.
+
+    Yields the port, the connections that came, and what is released with each answer.
+    """
     served: list[socket.socket] = []
+    said = threading.Semaphore(0)
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
-            for _ in range(2):
+            for answer in answers:
                 peer = listener.accept()[0]
                 served.append(peer)
                 while b"EVALSHA" not in peer.recv(65_536):
                     peer.sendall(b"+OK\r\n")
-                peer.sendall(reply)
-                if late:
-                    peer.sendall(late)
-                else:
+                peer.sendall(answer or ANSWER)
+                if not answer:
                     peer.shutdown(socket.SHUT_WR)
                 said.release()
 
-        said = threading.Semaphore(0)
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        store = RedisStore.from_url(f"redis://127.0.0.1:{listener.getsockname()[1]}", timeout=5)
+        threading.Thread(target=serve, daemon=True).start()
+        yield listener.getsockname()[1], served, said
+    for peer in served:
+        peer.close()
+
+
+#: The script's: the time, and of one charge that it was affordable, the tokens, their time.
+ANSWER = b"*4\r\n:9\r\n:0\r\n:4\r\n:9\r\n"
+
+
+@pytest.mark.parametrize("first", [ANSWER + b":1\r\n", b""], ids=["an answer too many", "the end"])
+def test_a_connection_that_is_not_quiet_is_not_used(first: bytes) -> None:
+    """What came unasked would be taken for the answer to the next charge."""
+    with answering(first, ANSWER) as (port, served, said):
+        store = RedisStore.from_url(f"redis://127.0.0.1:{port}", timeout=5)
         for _ in range(2):
             assert store.take([CHARGE]).allowed
             assert said.acquire(timeout=15)
         assert len(served) == 2
         store.close()
-        for peer in served:
-            peer.close()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *(b"+OK\r\n", b"+QUEUED\r\n", b"$-1\r\n", b"*-1\r\n", b"*0\r\n", b":5\r\n"),
+        b"*1\r\n:5\r\n",
+        b"*4\r\n:9\r\n$1\r\n0\r\n:4\r\n:9\r\n",
+        b"*4\r\n:9\r\n:0\r\n-ERR no\r\n:9\r\n",
+        b"*7\r\n:9\r\n:0\r\n:4\r\n:9\r\n:0\r\n:4\r\n:9\r\n",
+    ],
+)
+def test_an_answer_that_is_none_of_the_script_s_is_an_outage(answer: bytes) -> None:
+    with answering(answer) as (port, _, _):
+        store = RedisStore.from_url(f"redis://127.0.0.1:{port}", timeout=5)
+        with pytest.raises(StoreUnavailable, match="none of the script's"):
+            store.take([CHARGE])
+        store.close()
 
 
 def test_those_who_wait_for_a_connection_give_up_when_one_is_lost(valkey: Server) -> None:

@@ -46,10 +46,13 @@ class Pool:
         self._size = size
         self._timeout = timeout
         self._beginning = Lock()
-        self._begin()
+        #: The process that the rest is of. It begins with the first call: what gevent puts in the
+        #: place of queues and locks meanwhile, it is to be made of.
+        self._pid: int | None = None
+        self._idle: deque[Connection] = deque()
 
     def _begin(self) -> None:
-        self._idle: deque[Connection] = deque()
+        self._idle = deque()
         # A semaphore that costs next to nothing: one permit for each connection there may be.
         # Made here and not imported by name, since gevent puts its own in this one's place.
         self._permits: SimpleQueue[None] = queue.SimpleQueue()
@@ -120,7 +123,7 @@ class Pool:
                 return
 
     def _begin_again(self) -> None:
-        """Begin anew after a fork: the sockets are the parent's, so leave them alone."""
+        """Begin, or begin anew after a fork: the sockets are the parent's, so leave them alone."""
         with self._beginning:
             if self._pid != os.getpid():
                 self._begin()

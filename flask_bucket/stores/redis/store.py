@@ -164,15 +164,12 @@ class RedisStore:
 
     def _run_again(self, charges: Charges) -> list[int]:
         """Charge what comes again and again, with a call that is packed once."""
-        call: Call | None = charges.prepared
-        if call is None:
+        link, call = charges.prepared
+        if link is not self._link:
             no_negative_cost(charges)
             call = self._link.prepare(*_arguments(b"take", charges, (), (), None))
-            charges.prepared = call
-        try:
-            return call()
-        except FAILURES as error:
-            raise _translated(error) from error
+            charges.prepared = self._link, call
+        return _reply(call, len(charges))
 
     def _run(
         self,
@@ -184,10 +181,19 @@ class RedisStore:
     ) -> list[int]:
         if not charges and not shadow and not held:
             return [0]
-        try:
-            return self._link.prepare(*_arguments(mode, charges, shadow, held, now))()
-        except FAILURES as error:
-            raise _translated(error) from error
+        call = self._link.prepare(*_arguments(mode, charges, shadow, held, now))
+        return _reply(call, 0 if mode == b"settle" else len(charges) + len(shadow))
+
+
+def _reply(call: Call, charges: int) -> list[int]:
+    """Make a call, and return its reply if it is one of the script's."""
+    try:
+        reply = call()
+    except FAILURES as error:
+        raise _translated(error) from error
+    if type(reply) is not list or len(reply) != 1 + 3 * charges or {*map(type, reply)} != {int}:
+        raise StoreUnavailable(f"the answer is none of the script's: {reply!r:.100}")
+    return reply
 
 
 def _arguments(
