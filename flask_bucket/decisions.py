@@ -96,8 +96,10 @@ class Outcome:
 
     def settled(self, tokens: int) -> Outcome:
         """Return this outcome after `tokens` more (or fewer, if negative) were taken."""
-        remaining = min(self.limit.capacity, max(0, self.remaining - tokens))
-        reset_after = max(0.0, self.reset_after + float(tokens / self.limit.rate))
+        limit = self.limit
+        remaining = min(limit.capacity, max(0, self.remaining - tokens))
+        seconds = tokens * limit.scale * limit.tick / (limit.step * SECOND)
+        reset_after = max(0.0, self.reset_after + seconds)
         return replace(self, remaining=remaining, reset_after=reset_after)
 
     def binds_more_than(self, other: Outcome) -> bool:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from fractions import Fraction
 from math import ceil
 
 from .decisions import Decision, Outcome
-from .limits import SECOND
+from .limits import SECOND, Limit
 
 #: Names and values.
 Headers = tuple[tuple[str, str], ...]
@@ -38,8 +37,8 @@ def ietf(decision: Decision, outcome: Outcome) -> Headers:
         if outcome.retry_after is not None:
             state += f";t={min(whole_seconds(outcome.retry_after), LARGEST)}"
     else:
-        state += f";t={min(whole_seconds(outcome.remaining / limit.rate), LARGEST)}"
-    quota, window = min(limit.capacity, LARGEST), whole_seconds(limit.seconds_to_full)
+        state += f";t={min(_refilling(limit, outcome.remaining), LARGEST)}"
+    quota, window = min(limit.capacity, LARGEST), _refilling(limit, limit.capacity)
     return (
         ("RateLimit-Policy", f'"{limit.name}";q={quota};w={min(window, LARGEST)}'),
         ("RateLimit", state),
@@ -53,6 +52,11 @@ STYLES: Mapping[str, Callable[[Decision, Outcome], Headers]] = {
 }
 
 
-def whole_seconds(wait: float | Fraction) -> int:
+def _refilling(limit: Limit, tokens: int) -> int:
+    """Return the whole seconds in which tokens are refilled: rounded up, and exact before that."""
+    return max(1, -(-tokens * limit.scale * limit.tick // (limit.step * SECOND)))
+
+
+def whole_seconds(wait: float) -> int:
     """Return a wait as Retry-After spells it (RFC 9110, section 10.2.3): never too early."""
     return max(1, ceil(wait))

@@ -230,8 +230,8 @@ def _decision(reply: list[int], charges: Sequence[Charge], shadow: Sequence[Char
     at = 1
     for dry, some in ((False, charges), (True, shadow)):
         for charge in some:
-            wanted, tokens, last_refill = reply[at : at + 3]
-            outcomes.append(outcome(charge, dry, wanted, tokens, last_refill, now))
+            # What was wanted, the tokens, and their time.
+            outcomes.append(outcome(charge, dry, reply[at], reply[at + 1], reply[at + 2], now))
             at += 3
     return Decision.of(tuple(outcomes), now)
 
