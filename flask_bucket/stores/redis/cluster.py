@@ -11,7 +11,7 @@ from redis import exceptions
 from redis.crc import key_slot
 
 from .connections import Address
-from .pool import Command, Pool, packed
+from .pool import Change, Pool, packed
 
 SLOTS = 16384
 
@@ -51,7 +51,7 @@ class Cluster:
         """Return the node that serves a key, as far as is known."""
         return self._map[slot(key)]
 
-    def run(self, key: str, command: bytes, failing: type[Exception], otherwise: Command) -> Any:
+    def run(self, key: str, command: bytes, failing: type[Exception], otherwise: Change) -> Any:
         """Send a command to the node that serves a key, and return its reply. See `Pool.run`."""
         deadline = time.monotonic() + self._timeout
         if self._stale:
@@ -107,7 +107,7 @@ class Cluster:
             try:
                 # Half of the time left for each, so that there is some left for the charge.
                 ends = now + (deadline - now) / 2
-                return _parsed(self._pool(node).run(LEARN, _Never, (), ends), node)
+                return _parsed(self._pool(node).run(LEARN, _Never, bytes, ends), node)
             except exceptions.RedisError as error:
                 said.append(f"{node[0]}:{node[1]}: {error}")
                 self._ask_last(node)

@@ -16,7 +16,7 @@ from redis.exceptions import NoScriptError
 
 from .cluster import Cluster, slot
 from .connections import Address, leading
-from .pool import Command, Pool, packed
+from .pool import Change, Pool, packed
 from .sentinel import Sentinels
 from .urls import Place
 
@@ -89,10 +89,19 @@ def _to_cluster(place: Place, size: int, timeout: float) -> Link:
     return Link(prepare, close, client, slot, cluster.node)
 
 
-def _script_call(arguments: Sequence[Any]) -> tuple[bytes, type[Exception], Command]:
-    """Return a command, the error by which the server says that it did nothing, and another."""
-    command = packed("EVALSHA", SCRIPT_SHA, *arguments)
-    return command, NoScriptError, ("EVAL", SCRIPT, *arguments)
+def _script_call(arguments: Sequence[Any]) -> tuple[bytes, type[Exception], Change]:
+    """Return a command, and what to make of it if the server does not know the script."""
+    return packed("EVALSHA", SCRIPT_SHA, *arguments), NoScriptError, _with_script
+
+
+def _with_script(command: bytes) -> bytes:
+    return command.replace(_NAMED, _WHOLE, 1)
+
+
+# How a call begins, behind the number of its parts: it names the script, or brings it along.
+_NAMED, _WHOLE = (
+    packed(*words).partition(b"\r\n")[2] for words in (("EVALSHA", SCRIPT_SHA), ("EVAL", SCRIPT))
+)
 
 
 def _cluster_client(place: Place) -> Any:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 #: A connection of redis-py, of whichever kind, made punctual.
 Connection = Any
 
-Command = tuple[Any, ...]
+#: Makes of one packed command another.
+Change = Callable[[bytes], bytes]
 
 
 def packed(*words: Any) -> bytes:
@@ -66,13 +67,14 @@ class Pool:
         self,
         command: bytes,
         failing: type[Exception],
-        otherwise: Command,
+        otherwise: Change,
         deadline: float | None = None,
         before: bytes | None = None,
     ) -> Any:
         """Send a packed command and return its reply.
 
-        :param failing: an error reply that says that nothing was done; then `otherwise` is sent.
+        :param failing: an error reply that says that nothing was done; then what `otherwise`
+            makes of the command is sent.
         :param deadline: if the call must end before its timeout, when.
         :param before: sent before the command, on the same connection.
         """
@@ -99,7 +101,7 @@ class Pool:
                 except failing:
                     if before is not None:
                         connection.call(before, ends)
-                    reply = connection.call(packed(*otherwise), ends)
+                    reply = connection.call(otherwise(command), ends)
             except exceptions.ReadOnlyError:
                 self._drop(connection)  # a primary that became a replica: look for the new one
                 raise
