@@ -41,6 +41,9 @@ def script_calls(url: str, rounds: int = 40) -> dict[str, list[float]]:
     figures: dict[str, list[float]] = {name: [] for name in calls}
     with socket.create_connection((address["host"], address["port"])) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for batch in batches.values():
+            connection.sendall(batch)
+            _read(connection, BATCH)
         for _ in range(rounds):
             for name, batch in batches.items():
                 begin = time.perf_counter()
