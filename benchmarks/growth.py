@@ -79,7 +79,9 @@ def by_clients(url: str, most: int = 1_000_000, rounds: int = 20, calls: int = 1
                 pipeline = client.pipeline(transaction=False)
                 for n in range(begin, min(begin + 10_000, clients)):
                     state = {"tokens": 500_000 * scale, "last_refill": 1, "scale": scale}
-                    pipeline.hset(f"bucket:{{{_address(n)}}}:index:per-day", mapping=state)
+                    key = f"bucket:{{{_address(n)}}}:index:per-day"
+                    pipeline.hset(key, mapping=state)
+                    pipeline.expire(key, 86_400)
                 pipeline.execute()
             filled = clients
             figures |= _added([clients], lambda most: _random_client(app, most), rounds, calls)

@@ -48,14 +48,11 @@ class Bill:
     returns: bool
 
     @classmethod
-    def over(cls, enforced: Iterable[Asked], dry: Iterable[Asked]) -> Bill:
-        asked = (*enforced, *dry)
-        return cls(
-            Charges(charge for charge, bound in asked if not bound.shadow),
-            tuple(charge for charge, bound in asked if bound.shadow),
-            asked,
-            any(charge.returns for charge, _ in asked),
-        )
+    def over(cls, enforced: list[Asked], dry: list[Asked]) -> Bill:
+        charges = Charges([charge for charge, _ in enforced])
+        shadow = tuple(charge for charge, _ in dry)
+        returns = any(charge.returns for charge in (*charges, *shadow))
+        return cls(charges, shadow, (*enforced, *dry), returns)
 
 
 class Bills:
@@ -89,5 +86,6 @@ class Bills:
             client = bound.client(clients)
             if client is not None:
                 some = dry if bound.shadow else enforced
-                some += [(charge, bound) for charge in bound.charges(client, self._spelling)]
+                begin = self._spelling.begin(client)
+                some += [(charge, bound) for charge in bound.charges(begin)]
         return Bill.over(enforced, dry) if enforced or dry else None

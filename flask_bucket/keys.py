@@ -47,6 +47,8 @@ def client_address() -> str:
     address = request.remote_addr or ""
     if not address:
         _warn_of_empty_address()
+    if ":" not in address:
+        return address  # IPv4, of which there is one spelling, or a host's name
     prefix = current_app.config.get("BUCKET_IPV6_PREFIX", DEFAULT_IPV6_PREFIX)
     return normal_address(address, prefix) if len(address) <= LONGEST_CACHED else address
 
@@ -115,18 +117,13 @@ class Spelling:
         self.prefix = prefix
         self._head = f"{prefix}:{{"
         self._secret = secret.encode() if secret else None
-        # Clients come and go, so the cache is bounded; and each spelling is a little work.
-        self._cached = lru_cache(maxsize=10_000)(self._client)
 
-    def key(self, client: str, tail: str) -> str:
-        """Return the key of a client's bucket; `tail` comes from :func:`tail`."""
-        return self._head + self.client(client) + tail
+    def begin(self, client: str) -> str:
+        """Return how all keys of a client begin; what stands behind is made by :func:`tail`."""
+        return self._head + self.client(client)
 
     def client(self, client: str) -> str:
         """Return a client as it stands between the braces."""
-        return (self._cached if len(client) <= LONGEST_CACHED else self._client)(client)
-
-    def _client(self, client: str) -> str:
         if self._secret is None:
             return spelled(client)
         # blake2b takes keys of up to 64 bytes; a longer secret is digested into one.

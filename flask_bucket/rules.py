@@ -11,7 +11,7 @@ from typing import Any, Literal
 from flask import Response, current_app
 
 from .decisions import Charge, Decision
-from .keys import KeyFunc, Spelling, tail
+from .keys import KeyFunc, tail
 from .limits import EXACT, ConfigError, Limit, Number, distinct_names
 
 #: What a rule may be written as; a callable returns any of the others, or None: no limit now.
@@ -246,20 +246,18 @@ class BoundRule:
         rule = self.rule
         return bool(self.fixed) and isinstance(rule.cost, int) and rule.exempt_when is None
 
-    def charges(self, client: str, spelling: Spelling) -> tuple[Charge, ...]:
-        """Return what a client is charged now."""
+    def charges(self, begin: str) -> list[Charge]:
+        """Return what a client is charged now; its keys begin as :meth:`Spelling.begin` says."""
         rule = self.rule
         fixed = self.fixed
         if fixed is None:
             assert callable(rule.limits)
             fixed = tails(self.scope, rule.limits())
         if not fixed:
-            return ()
+            return []
         cost = rule.cost if isinstance(rule.cost, int) else checked_cost(rule.cost())
         returns = rule.deduct_when is not None
-        return tuple(
-            Charge(limit, spelling.key(client, behind), cost, returns) for limit, behind in fixed
-        )
+        return [Charge(limit, begin + behind, cost, returns) for limit, behind in fixed]
 
 
 def checked_key(key: object, key_func: object) -> str | None:

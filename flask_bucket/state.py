@@ -159,7 +159,7 @@ class AppState:
         if not isinstance(limit, Limit):
             raise ConfigError(f"{limit!r} is not a limit. Expected a Limit, or a text for one.")
         behind = tail(spelled(scope), limit.name)
-        return Charge(limit, self.spelling.key(self.client(key), behind), checked_cost(cost))
+        return Charge(limit, self.spelling.begin(self.client(key)) + behind, checked_cost(cost))
 
     def client(self, key: str) -> str:
         """Return a client that was named by hand, if it is one; not spelled yet."""

@@ -22,7 +22,7 @@ from flask_bucket import (
     RateLimitExceeded,
     StoreUnavailable,
 )
-from flask_bucket.keys import LONGEST_CACHED, Spelling, normal_address
+from flask_bucket.keys import LONGEST_CACHED, normal_address
 from flask_bucket.state import AppState
 from tests.ext.conftest import answer
 
@@ -38,9 +38,6 @@ def test_long_keys_of_clients_are_not_kept(app: Flask, limiter: Limiter) -> None
     for length in (LONGEST_CACHED, LONGEST_CACHED + 1, 5_000):
         client.get("/", query_string={"key": "x" * length})
     assert kept.cache_info().currsize == 1
-    spelling: Any = Spelling("bucket")
-    spelling.key("x" * (LONGEST_CACHED + 1), "}:s:n")
-    assert spelling._cached.cache_info().currsize == 0
 
 
 def test_bills_that_may_differ_are_not_kept(app: Flask, limiter: Limiter) -> None:
@@ -65,7 +62,7 @@ def test_bills_that_may_differ_are_not_kept(app: Flask, limiter: Limiter) -> Non
 def test_long_addresses_are_not_kept(app: Flask, limiter: Limiter) -> None:
     app.get("/")(limiter.limit("5/minute")(lambda: "served"))
     before = normal_address.cache_info().currsize
-    address = "x" * 5_000
+    address = "x:" * 2_500
     assert app.test_client().get("/", environ_base={"REMOTE_ADDR": address}).status_code == 200
     assert normal_address.cache_info().currsize == before
 

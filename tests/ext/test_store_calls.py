@@ -230,7 +230,7 @@ def test_a_client_s_second_request_writes_and_packs_nothing_anew(
     client = app.test_client()
     client.get("/")
     with (
-        patch.object(Spelling, "key", side_effect=AssertionError),
+        patch.object(Spelling, "begin", side_effect=AssertionError),
         patch.object(pool, "packed", side_effect=AssertionError),
         patch.object(links, "packed", side_effect=AssertionError),
     ):
