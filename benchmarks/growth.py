@@ -18,6 +18,9 @@ from flask_bucket import Charge, Limit, Limiter, RedisStore
 
 Series = dict[int, float]
 
+#: A limit whose buckets stay for as long as is measured.
+SLOW = "1000000/day"
+
 
 def _per_call(call: Callable[[int], object], calls: int) -> float:
     begin = time.perf_counter()
@@ -67,34 +70,50 @@ def by_capacity(url: str, rounds: int = 30, calls: int = 100) -> Series:
     return _added([10**n for n in range(10)], make, rounds, calls)
 
 
-def by_clients(url: str, most: int = 1_000_000, rounds: int = 20, calls: int = 100) -> Series:
-    """What a limit adds to a request of a random one of 1 to a million clients with a bucket."""
-    app = ours(url, ["1000000/day"])
-    scale = Limit.parse("1000000/day").scale
-    figures: Series = {}
-    filled, clients = 0, 1
+def by_clients(url: str, most: int = 1_000_000, rounds: int = 30, calls: int = 100) -> Series:
+    """What a limit adds to a request of a random one of 1 to a million clients with a bucket.
+
+    Each number of clients has a database of its own, so that all take turns.
+    """
+    steps = [10**n for n in range(len(str(most)))]
     with redis.Redis.from_url(url) as client:
-        while clients <= most:
-            for begin in range(filled, clients, 10_000):
-                pipeline = client.pipeline(transaction=False)
-                for n in range(begin, min(begin + 10_000, clients)):
-                    state = {"tokens": 500_000 * scale, "last_refill": 1, "scale": scale}
-                    key = f"bucket:{{{_address(n)}}}:index:per-day"
-                    pipeline.hset(key, mapping=state)
-                    pipeline.expire(key, 86_400)
-                pipeline.execute()
-            filled = clients
-            figures |= _added([clients], lambda most: _random_client(app, most), rounds, calls)
-            clients *= 10
+        address = client.connection_pool.connection_kwargs
+    databases = {
+        clients: f"redis://{address['host']}:{address['port']}/{n}"
+        for n, clients in enumerate(steps)
+    }
+    for clients, database in databases.items():
+        _fill(database, clients)
+    figures = _added(
+        steps, lambda clients: _random_client(databases[clients], clients), rounds, calls
+    )
+    with redis.Redis.from_url(url) as client:
         client.flushall()
     return figures
+
+
+def _fill(url: str, clients: int) -> None:
+    state = {
+        "tokens": Limit.parse(SLOW).full // 2,
+        "last_refill": 1,
+        "scale": Limit.parse(SLOW).scale,
+    }
+    with redis.Redis.from_url(url) as client:
+        for begin in range(0, clients, 10_000):
+            pipeline = client.pipeline(transaction=False)
+            for n in range(begin, min(begin + 10_000, clients)):
+                key = f"bucket:{{{_address(n)}}}:index:per-day"
+                pipeline.hset(key, mapping=state)
+                pipeline.expire(key, 86_400)
+            pipeline.execute()
 
 
 def _address(n: int) -> str:
     return f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}"
 
 
-def _random_client(app: Flask, clients: int) -> Callable[[int], object]:
+def _random_client(url: str, clients: int) -> Callable[[int], object]:
+    app = ours(url, [SLOW])
     choose = random.Random(clients).randrange
     return lambda _: request(app, {**ENVIRON, "REMOTE_ADDR": _address(choose(clients))})
 
