@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import select
+import socket
 import ssl
+import struct
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -38,6 +40,8 @@ class Punctual:
     _parser: Any
     _replies: hiredis.Reader
     _waiting: select.poll | None
+    #: The timeout that Python keeps, for each send and each receive.
+    _patience: float | None
 
     #: Finds out where to connect to, by a deadline; None if that is known.
     primary: Callable[[float], Address] | None = None
@@ -51,11 +55,12 @@ class Punctual:
             self.connect()
         finally:
             self._deadline = None
-        self._sock.settimeout(self.socket_timeout)
         self._replies = hiredis.Reader(
             protocolError=exceptions.InvalidResponse, replyError=self._parser.parse_error
         )
         self._waiting = self._poll()
+        self._patience = self._limited_by_system()
+        self._sock.settimeout(self._patience)
 
     def is_quiet(self) -> bool:
         """Return whether nothing came that was not asked for, such as the end of the connection.
@@ -68,6 +73,20 @@ class Punctual:
             return not super().can_read(0)  # type: ignore[misc]  # redis-py's
         except (exceptions.ConnectionError, OSError):
             return False
+
+    def _limited_by_system(self) -> float | None:
+        """Let the system limit each wait, and return what is left to Python: None, if it can.
+
+        Python would ask the system, before each send and each receive, whether it is time.
+        """
+        timeout = self.socket_timeout
+        if self._waiting is None or timeout is None:
+            return timeout
+        seconds, part = divmod(timeout, 1)
+        timeval = struct.pack("@ll", int(seconds), max(1, int(part * 1_000_000)))
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            self._sock.setsockopt(socket.SOL_SOCKET, option, timeval)
+        return None
 
     def _poll(self) -> select.poll | None:
         """Return what says whether there is anything to read; None where redis-py is to say it."""
@@ -98,7 +117,7 @@ class Punctual:
                     raise exceptions.ConnectionError("the server closed the connection")
                 self._replies.feed(received)
                 reply = self._replies.gets()
-        except TimeoutError as error:
+        except (TimeoutError, BlockingIOError) as error:
             raise exceptions.TimeoutError("no reply in time") from error
         except OSError as error:
             raise exceptions.ConnectionError(f"the connection failed: {error}") from error
@@ -112,7 +131,7 @@ class Punctual:
             return self.call(command)
         finally:
             if self._sock is not None:
-                self._sock.settimeout(self.socket_timeout)
+                self._sock.settimeout(self._patience)
 
     # redis-py reads and calls these while it connects, and at no other time.
 
