@@ -64,7 +64,7 @@ def of_workers(url: str, quick: bool) -> tuple[dict[str, Any], list[Claim]]:
     found: dict[str, Any] = {}
     claims = []
     for worker_class in ("gthread", "sync"):
-        figures = workers.measure(url, worker_class, rounds=1 if quick else 20)
+        figures = workers.measure(url, worker_class, rounds=1 if quick else 15)
         found[worker_class] = {name: workers.share(figures, name) for name in figures}
         if worker_class == "gthread":
             claims = [
