@@ -146,8 +146,8 @@ class BucketUnreadable(StoreUnavailable):
 def returned(app: Flask, refusal: HTTPException) -> Answer:
     """Return what to answer a refusal with; or raise it, where the application could see that.
 
-    To raise it and have Flask make a response of it takes as long as the rest of a request, and
-    where nobody looks the same comes out in the end.
+    To raise it and have Flask make a response of it takes two fifths of what a request without
+    limits takes, and where nobody looks the same comes out in the end.
     """
     codes = (None, refusal.code)
     if (
