@@ -71,7 +71,7 @@ def throughput(address: str, seconds: float) -> float:
     halves = []
     for _ in range(2):
         halves.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
-        time.sleep(0.1)
+        time.sleep(0.1)  # until the first half keeps the worker that took it busy
     return sum(_requests_a_second(half.communicate()[0]) for half in halves)
 
 

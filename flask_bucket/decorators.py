@@ -38,7 +38,7 @@ class Decorators:
 
     def _at_decorator(self, decoration: Decoration) -> Answer | None:
         """Charge what applies where a decorator stands among the view's decorators."""
-        raise NotImplementedError
+        raise NotImplementedError  # the Limiter's, which knows applications and requests
 
     def limit(
         self,

@@ -64,8 +64,7 @@ class Planner:
 
     def plan(self, endpoint: str | None, method: str) -> Plan:
         """Return the plan for a request."""
-        if endpoint is None:
-            method = self._known(endpoint, method)
+        method = self._known(endpoint, method)
         view = self._app.view_functions.get(endpoint) if endpoint is not None else None
         if self._version != self._registry.version:
             self._version = self._registry.version

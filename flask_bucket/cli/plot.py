@@ -80,15 +80,16 @@ def _draw_time(axes: Axes, traffic: Traffic, limits: Sequence[Limit]) -> None:
         refused = binned([refused_times(times, limit)[0] for times in traffic.times.values()])
         axes.stairs(
             refused,
-            edges,  # type: ignore[arg-type]
+            edges,  # type: ignore[arg-type]  # as above
             color=_COLOURS[n % len(_COLOURS)],
             linewidth=1.5,
             label=f"refused by {limit} ({sum(refused):,})",
         )
     axes.yaxis.set_major_formatter(_numbers())
-    locator = AutoDateLocator(tz=UTC)  # type: ignore[no-untyped-call]
+    locator = AutoDateLocator(tz=UTC)  # type: ignore[no-untyped-call]  # matplotlib's
     axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))  # type: ignore[no-untyped-call]
+    written = ConciseDateFormatter(locator, tz=UTC)  # type: ignore[no-untyped-call]  # matplotlib's
+    axes.xaxis.set_major_formatter(written)
     axes.set_title(f"Requests and refusals: {sum(requests):,} requests")
     axes.set_xlabel("time (UTC)")
     axes.set_ylabel(f"requests in each {_period(length)}")

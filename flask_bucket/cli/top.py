@@ -79,7 +79,7 @@ def _watch(look: Callable[[], list[Bucket]], interval: float, as_json: bool) -> 
                 print_json(_as_data(look()))
             else:
                 click.echo(f"{datetime.now():%H:%M:%S}\n{plain_table(_table(look()))}\n")
-            time.sleep(interval)
+            time.sleep(interval)  # as --interval says
     except KeyboardInterrupt:
         pass  # this is how it ends
 
@@ -90,4 +90,4 @@ def _watch_live(look: Callable[[], list[Bucket]], interval: float) -> None:
     with Live(auto_refresh=False, screen=True) as live:
         while True:
             live.update(rich_table(_table(look())), refresh=True)
-            time.sleep(interval)
+            time.sleep(interval)  # as --interval says

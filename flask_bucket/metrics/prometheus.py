@@ -92,7 +92,7 @@ class PrometheusMetrics:
         registry = self._registry
         if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
             registry = CollectorRegistry()
-            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # prometheus-client's
         return Response(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
 
     def decided(self, limiter: str, limit: str, endpoint: str, outcome: str) -> None:

@@ -105,3 +105,12 @@ def allowed(client: FlaskClient, path: str, most: int = 30, **options: Any) -> i
 def remaining(client: FlaskClient, path: str, **options: Any) -> int:
     """Send a request, and return the tokens that its headers say remain."""
     return int(client.open(path, **options).headers["X-RateLimit-Remaining"])
+
+
+def refused(client: FlaskClient, path: str = "/") -> Any:
+    """Send requests until one is not answered well, and return that."""
+    for _ in range(5):
+        response = client.get(path)
+        if response.status_code != 200:
+            return response
+    raise AssertionError("nothing was refused")
