@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import statistics
 import time
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,25 +21,31 @@ from flask_bucket.stores.redis.store import SCRIPT
 
 PLAIN = Path(__file__).with_name("plain.lua").read_bytes()
 BATCH = 500
+PLAIN_CALL = (1_000_000, 1_000, 1)
+OUR_CALL = ("take", 1, *Limit(1_000_000, 1_000).script_args)
 CLIENTS = 10_000
 
 
 def script_calls(url: str, rounds: int = 40) -> dict[str, list[float]]:
-    """Return calls a second of the plain script and of ours, in turn.
+    """Return calls a second of the plain script and of ours, in turn."""
+    return calls_of({"plain": (PLAIN, PLAIN_CALL), "ours": (SCRIPT, OUR_CALL)}, url, rounds)
+
+
+def calls_of(
+    scripts: Mapping[str, tuple[bytes, tuple[Any, ...]]], url: str, rounds: int = 40
+) -> dict[str, list[float]]:
+    """Return calls a second of scripts, each with its arguments, in turn.
 
     They are packed beforehand and sent in batches, so that it is the server that is waited for.
     """
+    batches = {}
     with redis.Redis.from_url(url) as client:
-        plain, ours = client.script_load(PLAIN), client.script_load(SCRIPT)
         address = client.connection_pool.connection_kwargs
-    limit = Limit(1_000_000, 1_000)
-    key = "bucket:{c}:bench:per-second"
-    calls: dict[str, tuple[Any, ...]] = {
-        "plain": (plain, 1, "plain:" + key, 1_000_000, 1_000, 1),
-        "ours": (ours, 1, "ours::" + key, "take", 1, *limit.script_args),
-    }
-    batches = {name: hiredis.pack_command(("EVALSHA", *calls[name])) * BATCH for name in calls}
-    figures: dict[str, list[float]] = {name: [] for name in calls}
+        for n, (name, (script, arguments)) in enumerate(scripts.items()):
+            key = f"bucket:{{c}}:bench-{n}:per-second"  # all of one length
+            call: Any = ("EVALSHA", client.script_load(script), 1, key, *arguments)
+            batches[name] = hiredis.pack_command(call) * BATCH
+    figures: dict[str, list[float]] = {name: [] for name in scripts}
     with socket.create_connection((address["host"], address["port"])) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for batch in batches.values():
