@@ -20,7 +20,7 @@ from flask_bucket.stores.memory import MemoryStore
 from flask_bucket.stores.outage import OutageStore
 from flask_bucket.stores.redis import RedisStore
 from flask_bucket.stores.redis.cluster import slot
-from flask_bucket.stores.redis.slots import Scattered
+from flask_bucket.stores.redis.replies import Scattered
 from tests.conftest import START
 from tests.outage.service import ORDINARY, Stalls, at_once
 from tests.outage.table import Row, tokens

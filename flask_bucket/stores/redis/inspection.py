@@ -16,17 +16,12 @@ from itertools import islice
 from typing import Any
 
 import redis
-from redis.exceptions import (
-    NoPermissionError,
-    RedisClusterException,
-    RedisError,
-    ResponseError,
-)
+from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from ...bucket import State
-from ...errors import StoreUnavailable
 from ...limits import SECOND
 from ..base import Store, innermost
+from .replies import FAILURES, scan_literal, translated
 from .store import RedisStore
 
 #: Keys asked for in one round trip. With SCAN, a hint.
@@ -134,7 +129,7 @@ class RedisServer:
         forbidden = []
         with _translated():
             for name, arguments in (
-                ("SCAN", (0, "MATCH", _literal(probe))),
+                ("SCAN", (0, "MATCH", scan_literal(probe))),
                 ("UNLINK", (probe,)),
                 ("HMGET", (probe, "tokens")),
             ):
@@ -176,7 +171,7 @@ class RedisServer:
     def _keys(self, client: str | None = None) -> Iterator[str]:
         head = f"{self._store.key_prefix}:{{" + ("" if client is None else f"{client}}}:")
         for node in self._primaries():
-            for key in node.scan_iter(match=_literal(head) + "*", count=_BATCH):
+            for key in node.scan_iter(match=scan_literal(head) + "*", count=_BATCH):
                 # A pattern finds what it should; but what is removed here is gone for good.
                 if (text := _text(key)).startswith(head):
                     yield text
@@ -245,13 +240,8 @@ def _translated() -> Iterator[None]:
     """Raise what the client library raises as StoreUnavailable."""
     try:
         yield
-    except (RedisError, RedisClusterException, OSError) as error:
-        raise StoreUnavailable(f"{type(error).__name__}: {error}") from error
-
-
-def _literal(text: str) -> str:
-    """Escape what SCAN's patterns would read as a wildcard."""
-    return re.sub(r"([*?\[\]\\^-])", r"\\\1", text)
+    except FAILURES as error:
+        raise translated(error) from error
 
 
 def _text(value: Any) -> str:

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 import redis
-from redis.exceptions import RedisClusterException, RedisError, TryAgainError
 
 from ...bucket import outcome
 from ...decisions import Charge, Charges, Decision, Outcome, no_negative_cost
-from ...errors import BucketUnreadable, StoreUnavailable
+from ...errors import StoreUnavailable
 from ...limits import ConfigError
 from ..base import checked_now
-from . import slots
+from . import spread
 from .links import SCRIPT as SCRIPT
 from .links import Call, Link, link_by, link_to
-from .slots import Scattered
+from .replies import FAILURES, Scattered, scan_literal, translated
 from .urls import place
-
-#: What the client library raises when a call fails, whatever the reason.
-FAILURES = (RedisError, RedisClusterException, OSError)
-
-#: The server's words for a key that holds no bucket: another type, or a hash of other things.
-_NOT_A_BUCKET = re.compile("WRONGTYPE|attempt to (compare|perform arithmetic|call|index)")
-
 
 Answer = TypeVar("Answer")
 
@@ -114,7 +105,7 @@ class RedisStore:
             return self._in_slots(
                 (*charges, *held, *shadow),
                 lambda: _decision(self._run(b"take", charges, shadow, held, now), charges, shadow),
-                lambda part_of: slots.take(self._run, part_of, charges, held, shadow, now),
+                lambda part_of: spread.take(self._run, part_of, charges, held, shadow, now),
             )
         return _decision(self._run(b"take", charges, shadow, held, now), charges, shadow)
 
@@ -123,23 +114,23 @@ class RedisStore:
         return self._in_slots(
             charges,
             lambda: _decision(self._run(b"peek", charges, (), (), now), charges, ()),
-            lambda part_of: slots.peek(self._run, part_of, charges, now),
+            lambda part_of: spread.peek(self._run, part_of, charges, now),
         )
 
     def settle(self, charges: Sequence[Charge], now: int | None = None) -> None:
         self._in_slots(
             charges,
             lambda: _nothing(self._run(b"settle", charges, (), (), now)),
-            lambda part_of: slots.settle(self._run, part_of, charges, now),
+            lambda part_of: spread.settle(self._run, part_of, charges, now),
         )
 
     def reset(self, client: str) -> int:
-        pattern = _literal(f"{self.key_prefix}:{{{client}}}:") + "*"
+        pattern = scan_literal(f"{self.key_prefix}:{{{client}}}:") + "*"
         try:
             keys = list(self.client.scan_iter(match=pattern, count=1000))
             return sum(self.client.unlink(key) for key in keys)
         except FAILURES as error:
-            raise _translated(error) from error
+            raise translated(error) from error
 
     def close(self) -> None:
         self._link.close()
@@ -148,7 +139,7 @@ class RedisStore:
         self,
         charges: Sequence[Charge],
         together: Callable[[], Answer],
-        apart: Callable[[slots.PartOf], Answer],
+        apart: Callable[[spread.PartOf], Answer],
     ) -> Answer:
         """Do it in one call if one server can; else in as few as it takes."""
         slot = self._slot
@@ -190,7 +181,7 @@ def _reply(call: Call, charges: int) -> list[int]:
     try:
         reply = call()
     except FAILURES as error:
-        raise _translated(error) from error
+        raise translated(error) from error
     if type(reply) is not list or len(reply) != 1 + 3 * charges or {*map(type, reply)} != {int}:
         raise StoreUnavailable(f"the answer is none of the script's: {reply!r:.100}")
     return reply
@@ -234,18 +225,3 @@ def _decision(reply: list[int], charges: Sequence[Charge], shadow: Sequence[Char
             outcomes.append(outcome(charge, dry, reply[at], reply[at + 1], reply[at + 2], now))
             at += 3
     return Decision.of(tuple(outcomes), now)
-
-
-def _translated(error: Exception) -> StoreUnavailable:
-    """Return what the rest of the package knows for what the client library raised."""
-    reason = f"{type(error).__name__}: {error}"
-    if isinstance(error, TryAgainError):
-        return Scattered(reason)
-    if _NOT_A_BUCKET.search(str(error)):
-        return BucketUnreadable(reason)
-    return StoreUnavailable(reason)
-
-
-def _literal(text: str) -> str:
-    """Escape what SCAN's patterns would read as a wildcard."""
-    return re.sub(r"([*?\[\]\\^-])", r"\\\1", text)

@@ -15,16 +15,13 @@ from typing import Any
 from ...bucket import outcome
 from ...decisions import Charge, Decision, Outcome
 from ...errors import StoreUnavailable
+from .replies import Scattered
 
 #: Runs the script with a mode, charges, shadow charges, held ones, and a time.
 Run = Callable[[bytes, Sequence[Charge], Sequence[Charge], Sequence[Charge], int | None], list[int]]
 
 #: Says what a key can be charged together with: those of the same part.
 PartOf = Callable[[str], Any]
-
-
-class Scattered(StoreUnavailable):
-    """Some of the keys of one call are on another node, for as long as their slot is moved."""
 
 
 @dataclass(slots=True)
