@@ -1,7 +1,8 @@
 """Token bucket rate limits for Flask, exact and shared by all workers, in Redis."""
 
+from .answers import RateLimitExceeded
 from .decisions import Charge, Decision, Outcome
-from .errors import ConfigError, RateLimitExceeded, StoreUnavailable
+from .errors import ConfigError, StoreUnavailable
 from .extension import Limiter
 from .keys import client_address, request_header
 from .limits import Limit

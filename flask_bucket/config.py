@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Annotated, Any, get_type_hints
 
+from .errors import ConfigError
 from .headers import STYLES
-from .limits import ConfigError
 
 PREFIX = "BUCKET_"
 POLICIES = ("allow", "deny", "local")

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .limits import EXACT, SECOND, ConfigError, Limit
+from .errors import ConfigError
+from .limits import EXACT, SECOND, Limit
 
 
 @dataclass(frozen=True, slots=True)

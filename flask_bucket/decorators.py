@@ -12,7 +12,7 @@ from flask import Blueprint, Flask, Response
 from flask.typing import ResponseReturnValue
 
 from .decisions import Decision
-from .errors import Answer, ConfigError
+from .errors import ConfigError
 from .limits import Number
 from .registry import Decoration, Registry
 from .rules import Rule, RuleSource, make_rule, plain
@@ -36,7 +36,7 @@ class Decorators:
         self._filters: list[Callable[[], bool]] = []
         self._has_async = has_async
 
-    def _at_decorator(self, decoration: Decoration) -> Answer | None:
+    def _at_decorator(self, decoration: Decoration) -> None:
         """Charge what applies where a decorator stands among the view's decorators."""
         raise NotImplementedError  # the Limiter's, which knows applications and requests
 
@@ -158,16 +158,16 @@ class Decorators:
             async def wrapper(*args: Any, **kwargs: Any) -> Any:
                 if is_async:
                     # Functions that must be awaited cannot be, in the thread of a running loop.
-                    refusal = await asyncio.to_thread(self._at_decorator, decoration)
+                    await asyncio.to_thread(self._at_decorator, decoration)
                 else:
-                    refusal = self._at_decorator(decoration)
-                return await function(*args, **kwargs) if refusal is None else refusal
+                    self._at_decorator(decoration)
+                return await function(*args, **kwargs)
         else:
 
             @wraps(function)
             def wrapper(*args: Any, **kwargs: Any) -> Any:
-                refusal = self._at_decorator(decoration)
-                return function(*args, **kwargs) if refusal is None else refusal
+                self._at_decorator(decoration)
+                return function(*args, **kwargs)
 
         decoration = self._registry.decorated(wrapper, function, rules)
         return wrapper  # type: ignore[return-value]  # it stands in for its function

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -13,11 +12,12 @@ from flask import Flask, Request, Response, has_request_context, request
 from flask.signals import got_request_exception
 from werkzeug.exceptions import HTTPException
 
+from .answers import BreachAnswered, LimiterUnavailable, RateLimitExceeded
 from .bills import Bill, Point
 from .config import Config
 from .decisions import Decision
 from .decorators import Breach, Decorators, Key
-from .errors import Answer, ConfigError, RateLimitExceeded, StoreUnavailable, returned
+from .errors import ConfigError
 from .headers import STYLES, whole_seconds
 from .keys import KeyFunc, Spelling, client_address
 from .manual import Manual
@@ -26,9 +26,6 @@ from .registry import Decoration
 from .rules import RuleSource, make_rules, plain, rules_set
 from .signals import limit_exceeded, store_recovered, store_unavailable
 from .state import AppState, Exchange, make_store, state_of
-
-#: The code that calls views: what one returns to this is what is answered.
-DISPATCH = Flask.dispatch_request.__code__
 
 #: Where a request remembers which outcome its headers tell of, over all Limiters.
 SHOWN = "_flask_bucket_shown"
@@ -174,60 +171,48 @@ class Limiter(Decorators, Manual):
 
     # The way of a request.
 
-    def _before_request(self, state: AppState) -> Answer | None:
+    def _before_request(self, state: AppState) -> None:
         """Charge what applies before the view: application, blueprint and default limits."""
         if not self._is_on(state):
-            return None
+            return
         exchange = state.begin(request._get_current_object(), self._slot)  # type: ignore[attr-defined]  # a proxy
         if self._filters and any(passes() for passes in self._filters):
             exchange.skipped = True
-            return None
-        point = exchange.plan.before
-        refusal = self._charge(state, exchange, point) if point.bounds else None
-        return None if refusal is None else returned(state.app, refusal)
+        else:
+            self._charge(state, exchange, exchange.plan.before)
 
-    def _at_decorator(self, decoration: Decoration) -> Answer | None:
-        """Charge what applies where a decorator stands among the view's decorators.
-
-        :returns: what to answer instead of the view, if it was Flask that called it.
-        """
+    def _at_decorator(self, decoration: Decoration) -> None:
+        """Charge what applies where a decorator stands among the view's decorators."""
         if self._enabled is False or not has_request_context():
-            return None  # limits are for requests, and the function may be called from elsewhere
+            return  # limits are for requests, and the function may be called from elsewhere
         req: Request = request._get_current_object()  # type: ignore[attr-defined]  # a proxy
         state, exchange = req.__dict__.get(self._slot) or (state_of(self.name), None)
         if exchange is None:
             if not self._is_on(state):
-                return None
+                return
             exchange = state.begin(req, self._slot)
         if exchange.skipped:
-            return None
+            return
         point = exchange.plan.at.get(decoration)
         if point is None:
             point = state.planner.stray(decoration, req.endpoint, req.method)
         if req.method == "OPTIONS" and is_preflight(req):
             point = Point(tuple(b for b in point.bounds if b.rule.methods is not None))
-        refusal = self._charge(state, exchange, point) if point.bounds else None
-        if refusal is None:
-            return None
-        if sys._getframe(2).f_code is DISPATCH:
-            return returned(state.app, refusal)
-        raise refusal  # through other decorators, or to whoever else called the function
+        self._charge(state, exchange, point)
 
-    def _charge(self, state: AppState, exchange: Exchange, point: Point) -> HTTPException | None:
-        """Charge all that applies at one point, in one call of the store.
-
-        :returns: what a refused request is answered with.
-        """
-        bill = state.bills.bill(point)
+    def _charge(self, state: AppState, exchange: Exchange, point: Point) -> None:
+        """Charge all that applies at one point, in one call of the store; raise a refusal."""
+        bill = state.bills.bill(point) if point.bounds else None
         if bill is None:
-            return None
+            return
         decision = state.store.take(bill.charges, exchange.held, bill.shadow)
         exchange.record(decision, bill)
         if bill.shadow and any(o.shadow and not o.allowed for o in decision.outcomes):
             state.would_refuse(decision)
             if decision.allowed:
                 limit_exceeded.send(state.app, limiter=self, decision=decision)
-        return None if decision.allowed else self._refusal(state, decision, bill)
+        if not decision.allowed:
+            raise self._refusal(state, decision, bill)
 
     def _refusal(self, state: AppState, decision: Decision, bill: Bill) -> HTTPException:
         """Return what a refused request is answered with."""
@@ -235,7 +220,9 @@ class Limiter(Decorators, Manual):
         error_format = state.config.error_format
         outcome = decision.binding
         if outcome is None:
-            return StoreUnavailable("the store is out of reach", decision.retry_after, error_format)
+            return LimiterUnavailable(
+                "the store is out of reach", decision.retry_after, error_format
+            )
         limit_exceeded.send(state.app, limiter=self, decision=decision)
         rule = next(bound.rule for charge, bound in bill.asked if charge.key == outcome.key)
         on_breach = rule.on_breach or self._on_breach
@@ -245,7 +232,7 @@ class Limiter(Decorators, Manual):
                 response = state.app.make_response(said)
                 if isinstance(said, (str, bytes, dict, list)):
                     response.status_code = 429  # a body alone says nothing about the status
-                return HTTPException(response=response)
+                return BreachAnswered(response)
         message = rule.error_message() if callable(rule.error_message) else rule.error_message
         text = None if message is None else str(message)  # a translation may be a lazy text
         return RateLimitExceeded(decision, text, error_format)

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from flask import current_app, request
 
-from .limits import ConfigError
+from .errors import ConfigError
 
 KeyFunc = Callable[[], str | None]
 

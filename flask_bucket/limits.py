@@ -9,6 +9,8 @@ from decimal import Decimal
 from fractions import Fraction
 from math import isfinite
 
+from .errors import ConfigError
+
 #: What a limit's numbers may be.
 Number = int | float | Decimal | Fraction
 
@@ -53,13 +55,6 @@ _EXPECTED = (
     'behind it if wanted, such as "5/second burst 20" or "100 per 15 minutes"; units are '
     "ms, second, minute, hour, day, week, month and year; several limits are separated by ;"
 )
-
-
-class ConfigError(ValueError):
-    """Something was set up wrong: the message says what was given, what was expected, what to do.
-
-    Raised as early as the mistake can be seen: where a limit is written, or at ``init_app``.
-    """
 
 
 @dataclass(frozen=True, slots=True, init=False)

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary, WeakSet, ref
 from flask import Flask, has_request_context
 from flask.sansio.blueprints import Blueprint
 
-from .limits import ConfigError
+from .errors import ConfigError
 from .rules import Rule
 
 View = Callable[..., Any]

@@ -11,8 +11,9 @@ from typing import Any, Literal
 from flask import Response, current_app
 
 from .decisions import Charge, Decision
+from .errors import ConfigError
 from .keys import KeyFunc, tail
-from .limits import EXACT, ConfigError, Limit, Number, distinct_names
+from .limits import EXACT, Limit, Number, distinct_names
 
 #: What a rule may be written as; a callable returns any of the others, or None: no limit now.
 RuleText = str | Limit | Sequence[str | Limit]

@@ -13,8 +13,9 @@ from flask import Flask, Request, Response, current_app
 from .bills import Asked, Bill, Bills
 from .config import Config
 from .decisions import Charge, Decision
+from .errors import ConfigError
 from .keys import Spelling, spelled, tail
-from .limits import ConfigError, Limit
+from .limits import Limit
 from .plans import Plan, Planner
 from .rules import BoundRule, checked_cost, checked_key
 from .stores.base import Store, innermost

@@ -12,8 +12,9 @@ from fractions import Fraction
 
 from flask import Flask
 
+from .errors import ConfigError
 from .extension import Limiter
-from .limits import SECOND, ConfigError
+from .limits import SECOND
 from .state import AppState
 from .stores.base import Store
 from .stores.memory import MemoryStore

@@ -7,7 +7,8 @@ from fractions import Fraction
 import pytest
 
 from flask_bucket.decisions import Charge, Decision, Outcome, no_negative_cost
-from flask_bucket.limits import EXACT, ConfigError, Limit
+from flask_bucket.errors import ConfigError
+from flask_bucket.limits import EXACT, Limit
 
 LIMIT = Limit(capacity=10, refill_rate=2)
 NOW = 1_700_000_000_000_000

@@ -8,7 +8,8 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 
-from flask_bucket.limits import EXACT, NAME, ConfigError, Limit, Number, distinct_names
+from flask_bucket.errors import ConfigError
+from flask_bucket.limits import EXACT, NAME, Limit, Number, distinct_names
 from tests.property.worlds import AWKWARD, limits
 
 MINUTE, HOUR, DAY = 60, 3_600, 86_400

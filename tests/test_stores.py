@@ -10,8 +10,8 @@ import fakeredis
 import pytest
 
 from flask_bucket.decisions import Charge, Charges
-from flask_bucket.errors import BucketUnreadable, StoreUnavailable
-from flask_bucket.limits import EXACT, ConfigError, Limit
+from flask_bucket.errors import BucketUnreadable, ConfigError, StoreUnavailable
+from flask_bucket.limits import EXACT, Limit
 from flask_bucket.stores.base import Store
 from flask_bucket.stores.memory import MemoryStore
 from flask_bucket.stores.redis import RedisStore

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from ..limits import ConfigError
+from ..errors import ConfigError
 from .clients import reset, show
 from .doctor import doctor
 from .limits import limits

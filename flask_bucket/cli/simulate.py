@@ -12,7 +12,8 @@ from typing import Any, BinaryIO
 
 import click
 
-from ..limits import SECOND, ConfigError, Limit
+from ..errors import ConfigError
+from ..limits import SECOND, Limit
 from .logs import By, Traffic, UnreadableLogError, blocks, opened
 from .output import Failure, Table, counted, duration, print_json, print_table
 from .plot import checked_plot, plot

@@ -15,7 +15,8 @@ from typing import Any, Protocol
 from flask import Flask, has_request_context, request
 
 from ..decisions import Charge, Decision, Outcome
-from ..limits import ConfigError, Limit
+from ..errors import ConfigError
+from ..limits import Limit
 from ..signals import store_recovered, store_unavailable
 from ..state import AppState
 from ..stores.base import Store

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from ..decisions import Charge, Decision
-from ..limits import EXACT, ConfigError
+from ..errors import ConfigError
+from ..limits import EXACT
 
 
 @runtime_checkable

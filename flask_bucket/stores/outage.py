@@ -13,8 +13,8 @@ from threading import Lock
 from typing import Literal, TypeVar
 
 from ..decisions import Charge, Decision
-from ..errors import BucketUnreadable, StoreUnavailable
-from ..limits import ConfigError, Limit
+from ..errors import BucketUnreadable, ConfigError, StoreUnavailable
+from ..limits import Limit
 from .base import Store
 from .memory import MemoryStore
 

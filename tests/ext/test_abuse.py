@@ -20,8 +20,8 @@ from flask_bucket import (
     Limiter,
     MemoryStore,
     RateLimitExceeded,
-    StoreUnavailable,
 )
+from flask_bucket.answers import LimiterUnavailable
 from flask_bucket.keys import LONGEST_CACHED, normal_address
 from flask_bucket.state import AppState
 from tests.ext.conftest import answer
@@ -78,7 +78,7 @@ def test_a_switch_is_true_or_false(limiter: Limiter, switch: str, value: Any) ->
     "error",
     [
         RateLimitExceeded(Decision(False, retry_after=2.5), "slow down", "problem"),
-        StoreUnavailable("gone", 1.5, "problem"),
+        LimiterUnavailable("gone", 1.5, "problem"),
     ],
 )
 @pytest.mark.parametrize(

@@ -264,6 +264,17 @@ def test_an_outage_refused_may_be_a_problem() -> None:
     assert response.json["status"] == 503
 
 
+def test_an_answer_of_on_breach_carries_its_code(app: Flask, limiter: Limiter) -> None:
+    """Frameworks that answer errors themselves read it."""
+    view = limiter.limit("1/minute", on_breach=lambda decision: ("no", 418))(answer())
+    app.add_url_rule("/", "v", view)
+    with app.test_request_context("/"):
+        view()
+        with pytest.raises(HTTPException) as raised:
+            view()
+    assert raised.value.code == 418
+
+
 @pytest.mark.parametrize("what", [503, StoreUnavailable])
 def test_an_error_handler_for_503_answers_for_an_outage(what: Any) -> None:
     app, limiter, client = unreachable("deny")

@@ -7,7 +7,8 @@ from fractions import Fraction
 
 from hypothesis import strategies as st
 
-from flask_bucket.limits import EXACT, ConfigError, Limit
+from flask_bucket.errors import ConfigError
+from flask_bucket.limits import EXACT, Limit
 
 MS, SECOND, DAY = 1_000, 1_000_000, 86_400_000_000
 TEN_YEARS = 3_652 * DAY

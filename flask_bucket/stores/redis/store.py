@@ -10,8 +10,7 @@ import redis
 
 from ...bucket import outcome
 from ...decisions import Charge, Charges, Decision, Outcome, no_negative_cost
-from ...errors import StoreUnavailable
-from ...limits import ConfigError
+from ...errors import ConfigError, StoreUnavailable
 from ..base import checked_now
 from . import spread
 from .links import SCRIPT as SCRIPT

@@ -14,7 +14,7 @@ from redis.backoff import NoBackoff
 from redis.connection import parse_url
 from redis.retry import Retry
 
-from ...limits import ConfigError
+from ...errors import ConfigError
 from .connections import (
     Address,
     TcpConnection,

@@ -1,7 +1,8 @@
-"""Raised or returned: who may see a refusal as the exception that it is."""
+"""A refusal is always raised: whoever stands between the limit and Flask sees an exception."""
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -28,6 +29,27 @@ def test_a_decorator_around_a_limit_sees_the_refusal(
 
     app.add_url_rule("/", "v", counted(limiter.limit("2/second")(answer())))
     assert refused(client).text == "wait 0.5"
+
+
+def test_a_cache_around_a_limit_keeps_no_refusal(
+    app: Flask, limiter: Limiter, client: FlaskClient, clock: Clock
+) -> None:
+    """A decorator written in C has no frame by which anybody could tell that it is there."""
+    cached = functools.lru_cache(limiter.limit("1/minute")(answer()))
+    app.add_url_rule("/", "v", cached)
+    assert client.get("/").status_code == 200
+    cached.cache_clear()
+    assert client.get("/").status_code == 429
+    clock.advance(60)
+    assert client.get("/").status_code == 200
+
+
+def test_preprocessing_a_request_by_hand_raises(app: Flask, buckets: CountingStore) -> None:
+    Limiter(app, redis=buckets, application_limits="1/minute")
+    with app.test_request_context("/"):
+        assert app.preprocess_request() is None
+    with app.test_request_context("/"), pytest.raises(RateLimitExceeded):
+        app.preprocess_request()
 
 
 def test_a_limited_view_that_is_called_by_hand_raises(app: Flask, limiter: Limiter) -> None:

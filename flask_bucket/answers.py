@@ -1,0 +1,134 @@
+"""A refusal as HTTP: the exceptions that Flask turns into responses, and their bodies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import datetime
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+from werkzeug.exceptions import HTTPException, ServiceUnavailable, TooManyRequests
+from werkzeug.routing.exceptions import RoutingException
+from werkzeug.wrappers import Response
+
+from .decisions import Decision
+from .errors import StoreUnavailable
+from .headers import whole_seconds
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+
+#: The registry of problem types of draft-ietf-httpapi-ratelimit-headers-11, section 6.
+PROBLEMS = "https://iana.org/assignments/http-problem-types"
+
+
+class MachineReadable(HTTPException):
+    """An HTTP error with a JSON body for programs, instead of Werkzeug's page for people.
+
+    :param message: the text of the body; by default the status's own name.
+    :param wait: seconds until it is worth trying again; None if it never is, or is unknown.
+    :param error_format: how the body is written: "json" or "problem" (RFC 9457).
+    """
+
+    problem_type: str
+
+    def __init__(
+        self, message: str | None = None, wait: float | None = None, error_format: str = "json"
+    ) -> None:
+        super().__init__(message or self.name)
+        self.wait = wait
+        self.error_format = error_format
+        #: Whole seconds, under the name that Werkzeug's own exceptions have for it.
+        self.retry_after: datetime | int | None = None if wait is None else whole_seconds(wait)
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer as a WSGI application. Flask makes its response from this.
+
+        Werkzeug would make a response of its own in between, at a third of a refusal's time.
+        """
+        body = self.get_body().encode()
+        headers = [*self.get_headers(), ("Content-Length", str(len(body)))]
+        start_response(f"{self.code} {self.name.upper()}", headers)
+        return [body]
+
+    def get_headers(self, *args: Any, **kwargs: Any) -> list[tuple[str, str]]:
+        kind = "problem+json" if self.error_format == "problem" else "json"
+        headers = [("Content-Type", f"application/{kind}"), ("Cache-Control", "no-store")]
+        if self.retry_after is not None:
+            headers.append(("Retry-After", str(self.retry_after)))
+        return headers
+
+    def get_body(self, *args: Any, **kwargs: Any) -> str:
+        document = self._problem() if self.error_format == "problem" else self._plain()
+        return json.dumps(document) + "\n"
+
+    def _plain(self) -> dict[str, Any]:
+        wait = None if self.wait is None else ceil(self.wait * 1000)
+        return {"error": self.description, "retryAfterMs": wait}
+
+    def _problem(self) -> dict[str, Any]:
+        detail = "Nothing will change that."
+        if self.retry_after is not None:
+            detail = f"Try again in {self.retry_after} s."
+        if self.description != self.name:
+            detail = str(self.description)
+        return {
+            "type": PROBLEMS + self.problem_type,
+            "title": self.name,
+            "status": self.code,
+            "detail": detail,
+        }
+
+
+class RateLimitExceeded(MachineReadable, TooManyRequests):
+    """A limit refused the request: a 429.
+
+    Handle it with ``@app.errorhandler(429)`` or ``@app.errorhandler(RateLimitExceeded)`` to
+    write another body. The rate headers and Retry-After are added to whatever is answered.
+    """
+
+    problem_type = "#quota-exceeded"
+
+    def __init__(
+        self, decision: Decision, message: str | None = None, error_format: str = "json"
+    ) -> None:
+        super().__init__(message, decision.retry_after, error_format)
+        #: Whether, why and for how long the request was refused.
+        self.decision = decision
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.decision, self.description, self.error_format)
+
+    def _problem(self) -> dict[str, Any]:
+        refused = [o for o in self.decision.outcomes if not o.allowed and not o.shadow]
+        return {**super()._problem(), "violated-policies": [o.limit.name for o in refused]}
+
+
+class LimiterUnavailable(StoreUnavailable, MachineReadable, ServiceUnavailable):
+    """The store could not decide, as it is answered over HTTP: a 503.
+
+    It is a :class:`~flask_bucket.StoreUnavailable` too, so that
+    ``@app.errorhandler(StoreUnavailable)`` can handle it.
+    """
+
+    problem_type = "#temporary-reduced-capacity"
+
+    def __init__(self, reason: str, wait: float | None = None, error_format: str = "json") -> None:
+        MachineReadable.__init__(self, None, wait, error_format)
+        StoreUnavailable.__init__(self, reason)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.reason, self.wait, self.error_format)
+
+
+class BreachAnswered(RoutingException, HTTPException):
+    """A refusal for which ``on_breach`` has written the response.
+
+    The code is the response's, for frameworks that read it. Flask hands an exception with a code
+    to error handlers, unless it is a RoutingException; but this one is answered already.
+    """
+
+    def __init__(self, response: Response) -> None:
+        super().__init__(response=response)
+        self.code = response.status_code
