@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
+import time
 from collections.abc import Callable, Iterator
 
 import redis
@@ -14,6 +15,7 @@ from flask import Flask
 Apps = Callable[[str], Flask]
 
 LOOP = re.compile(r"for i in \$\(seq (\d+)\); do (.+); done")
+WAIT = re.compile(r"sleep ([\d.]+); (.+)")
 
 _CURL = argparse.ArgumentParser("curl")
 _CURL.add_argument("-i", action="store_true")
@@ -46,6 +48,9 @@ def play(command: str, apps: Apps, server: Callable[[], redis.Redis]) -> list[st
         for _ in range(int(loop[1])):
             lines += play(loop[2], apps, server) or []
         return lines
+    if waiting := WAIT.fullmatch(command):
+        time.sleep(float(waiting[1]))
+        return play(waiting[2], apps, server)
     program, *arguments = shlex.split(command)
     if program == "curl":
         return curl(_CURL.parse_args(arguments), apps)
