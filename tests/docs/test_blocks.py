@@ -34,7 +34,7 @@ ADDRESS = "redis://localhost:6379/0"
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 #: Pages that speak of the reader's own app, which they find as `app` and `limiter`.
-OF_AN_APP = {"docs/outages.md", "docs/tools.md", "docs/proof.md"}
+OF_AN_APP = {"docs/outages.md", "docs/metrics.md", "docs/proof.md", "docs/testing.md"}
 
 #: Makes a running server, when an example needs one.
 Serve = Callable[[], Server]
