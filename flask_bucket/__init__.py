@@ -1,11 +1,12 @@
 """Token bucket rate limits for Flask, exact and shared by all workers, in Redis."""
 
 from .answers import RateLimitExceeded
+from .clients import client_address, request_header
 from .decisions import Charge, Decision, Outcome
 from .errors import ConfigError, StoreUnavailable
 from .extension import Limiter
-from .keys import client_address, request_header
 from .limits import Limit
+from .rules import Rule
 from .signals import limit_exceeded, store_recovered, store_unavailable
 from .stores.memory import MemoryStore
 from .stores.redis import RedisStore
@@ -20,6 +21,7 @@ __all__ = [
     "Outcome",
     "RateLimitExceeded",
     "RedisStore",
+    "Rule",
     "StoreUnavailable",
     "client_address",
     "limit_exceeded",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from math import ceil
 from typing import TYPE_CHECKING, Any
@@ -120,6 +121,15 @@ class LimiterUnavailable(StoreUnavailable, MachineReadable, ServiceUnavailable):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.reason, self.wait, self.error_format)
+
+
+@contextmanager
+def unavailable_over_http() -> Iterator[None]:
+    """Raise StoreUnavailable as the 503 that it is if no caller catches it."""
+    try:
+        yield
+    except StoreUnavailable as error:
+        raise LimiterUnavailable(error.reason) from error
 
 
 class BreachAnswered(RoutingException, HTTPException):

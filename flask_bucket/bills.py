@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from .bound import BoundRule, Facts, checked_key
+from .clients import LONGEST_CACHED
 from .decisions import Charge, Charges
-from .keys import LONGEST_CACHED, KeyFunc, Spelling
-from .rules import BoundRule, checked_key
+from .errors import ConfigError
+from .keys import Spelling, ending, spelled
+from .limits import Limit, distinct_names
+from .plans import Point
+from .rules import checked_cost, checked_scope
 
 #: A charge and the rule that asked for it.
-Asked = tuple[Charge, BoundRule]
+Item = tuple[Charge, BoundRule]
 
 #: How many bills an application keeps: those of the clients seen last.
 KEPT = 10_000
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Point:
-    """Rules that are charged together, in one call of the store."""
-
-    bounds: tuple[BoundRule, ...]
-    #: The key function of all of them, if they charge a client the same with every request.
-    key_func: KeyFunc | None = None
-
-    @classmethod
-    def of(cls, bounds: Iterable[BoundRule]) -> Point:
-        """Make a point that lasts, and find out whether its bills do."""
-        bounds = tuple(bounds)
-        if not bounds or not all(bound.is_fixed for bound in bounds):
-            return cls(bounds)
-        key_func = bounds[0].key_func
-        return cls(bounds, key_func if all(b.key_func is key_func for b in bounds) else None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,19 +26,46 @@ class Bill:
     """What one client is charged at one point."""
 
     charges: Charges
-    #: What dry-run rules would charge.
+    #: The charges of dry-run rules.
     shadow: tuple[Charge, ...]
-    #: All of them with their rules, in the order of the decision's outcomes.
-    asked: tuple[Asked, ...]
+    #: All charges with their rules, in the order of the decision's outcomes.
+    items: tuple[Item, ...]
     #: Whether any of the tokens are given back as a rule.
     returns: bool
 
     @classmethod
-    def over(cls, enforced: list[Asked], dry: list[Asked]) -> Bill:
+    def of(cls, enforced: list[Item], dry: list[Item]) -> Bill:
+        """Make a bill of the charges of enforced rules and of dry-run rules."""
         charges = Charges([charge for charge, _ in enforced])
         shadow = tuple(charge for charge, _ in dry)
         returns = any(charge.returns for charge in (*charges, *shadow))
         return cls(charges, shadow, (*enforced, *dry), returns)
+
+
+def charges_by_hand(
+    spelling: Spelling, limits: Limit | str, key: object, cost: int, scope: str
+) -> list[Charge]:
+    """Return the charges of buckets that no rule names.
+
+    :raises ConfigError: for a limit, a key, a cost or a scope that cannot be used.
+    """
+    if not isinstance(limits, (str, Limit)):
+        raise ConfigError(f"{limits!r} is not a limit. Expected a Limit, or a text for one.")
+    several = (limits,) if isinstance(limits, Limit) else Limit.parse_many(limits)
+    cost, start = checked_cost(cost), spelling.start(client_by_hand(key))
+    place = spelled(checked_scope(scope))
+    return [Charge(x, start + ending(place, x.name), cost) for x in distinct_names(several)]
+
+
+def client_by_hand(key: object) -> str:
+    """Return the client that a call names.
+
+    :raises ConfigError: for a key that cannot be one, such as None.
+    """
+    client = checked_key(key, "the call")
+    if client is None:
+        raise ConfigError("A client's key is a text, not None: None has no buckets.")
+    return client
 
 
 class Bills:
@@ -63,29 +76,30 @@ class Bills:
         self.kept = lru_cache(maxsize=KEPT)(self._lasting)
 
     def bill(self, point: Point) -> Bill | None:
-        """Return what the current request is to be charged, or None if that is nothing."""
+        """Return the bill of the current request, or None if there is nothing to charge."""
         key_func = point.key_func
         if key_func is None:
-            return self._written(point, {})
+            return self.written(point, Facts())
         client = checked_key(key_func(), key_func)
         if client is None:
             return None
         if len(client) > LONGEST_CACHED:
-            return self._written(point, {id(key_func): client})
+            return self._lasting(point, client)
         return self.kept(point, client)
 
-    def _lasting(self, point: Point, client: str) -> Bill:
-        bill = self._written(point, {id(point.key_func): client})
-        assert bill is not None
-        return bill
-
-    def _written(self, point: Point, clients: dict[int, str | None]) -> Bill | None:
-        enforced: list[Asked] = []
-        dry: list[Asked] = []
+    def written(self, point: Point, facts: Facts) -> Bill | None:
+        """Write the bill of a request, of which the facts are known."""
+        enforced: list[Item] = []
+        dry: list[Item] = []
         for bound in point.bounds:
-            client = bound.client(clients)
+            client = facts.client(bound)
             if client is not None:
-                some = dry if bound.shadow else enforced
-                begin = self._spelling.begin(client)
-                some += [(charge, bound) for charge in bound.charges(begin)]
-        return Bill.over(enforced, dry) if enforced or dry else None
+                charges = bound.charges(self._spelling.start(client), facts)
+                (dry if bound.shadow else enforced).extend((charge, bound) for charge in charges)
+        return Bill.of(enforced, dry) if enforced or dry else None
+
+    def _lasting(self, point: Point, client: str) -> Bill | None:
+        """Write a bill that is the same with every request of a client."""
+        facts = Facts()
+        facts.name(point.key_func, client)
+        return self.written(point, facts)

@@ -1,196 +1,280 @@
-"""Decorators: how limits are put on views, functions and Blueprints."""
+"""Decorators: how limits are put on functions and Blueprints, and found again."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial, wraps
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary, WeakSet, ref
 
-from flask import Blueprint, Flask, Response
-from flask.typing import ResponseReturnValue
+from flask import has_request_context
+from flask.sansio.app import App
+from flask.sansio.blueprints import Blueprint
 
-from .decisions import Decision
 from .errors import ConfigError
-from .limits import Number
-from .registry import Decoration, Registry
-from .rules import Rule, RuleSource, make_rule, plain
+from .rules import Rule
+
+View = Callable[..., Any]
 
 Target = TypeVar("Target", bound="Callable[..., Any] | Blueprint")
-Filter = TypeVar("Filter", bound=Callable[[], bool | Awaitable[bool]])
 
-# What users' functions return. Each may be async, and on_breach answers as a view does.
-Key = str | None | Awaitable[str | None]
-Breach = Callable[[Decision], ResponseReturnValue | Awaitable[ResponseReturnValue | None] | None]
+#: The attribute by which a decorated function is recognised.
+_DECORATION = "flask_bucket_decoration"
+
+#: The attribute in which a function keeps the wrappers that were made around it. Without it, one
+#: above ``@app.get`` in an application factory would be forgotten, and its limit with it.
+_WRAPPERS = "flask_bucket_wrappers"
 
 
-class Decorators:
-    """The part of a Limiter that is used where views are written.
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Decoration:
+    """One decorated function: the point at which its rules are charged."""
 
-    :param has_async: whether what the Limiter itself was given must be awaited.
+    registry: Registry
+    #: From the innermost decorator out.
+    rules: tuple[Rule, ...]
+    function: View
+    #: A weak reference to the wrapper: functools.wraps copies attributes to other wrappers.
+    wrapper: ref[View]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlueprintLimit:
+    """Rules that were put on a blueprint. They are charged where they stand among its hooks.
+
+    This is the hook, a ``before_request`` function of the blueprint.
     """
 
-    def __init__(self, *, has_async: bool) -> None:
-        self._registry = Registry()
-        self._filters: list[Callable[[], bool]] = []
-        self._has_async = has_async
+    rules: tuple[Rule, ...]
+    charge: Callable[[BlueprintLimit], None]
 
-    def _at_decorator(self, decoration: Decoration) -> None:
-        """Charge what applies where a decorator stands among the view's decorators."""
-        raise NotImplementedError  # the Limiter's, which knows applications and requests
+    def __call__(self) -> None:
+        self.charge(self)
 
-    def limit(
-        self,
-        rule: RuleSource | None = None,
-        *,
-        burst: int | None = None,
-        capacity: Number | None = None,
-        refill_rate: Number | None = None,
-        per: Number = 1,
-        key_func: Callable[[], Key] | None = None,
-        scope: str | None = None,
-        name: str | None = None,
-        per_method: bool = False,
-        methods: Collection[str] | None = None,
-        cost: int | Callable[[], int | Awaitable[int]] = 1,
-        exempt_when: Callable[[], bool | Awaitable[bool]] | None = None,
-        deduct_when: Callable[[Response], bool | Awaitable[bool]] | None = None,
-        override_defaults: bool = True,
-        error_message: str | Callable[[], str | Awaitable[str]] | None = None,
-        on_breach: Breach | None = None,
-        dry_run: bool = False,
-    ) -> Callable[[Target], Target]:
-        """Limit a view, a method of a MethodView, any function, or a Blueprint.
 
-        A decorator charges where it stands: put those that may turn a request away for another
-        reason, such as ``@login_required``, above it. Stacked limits are one call. All functions
-        given may be ``async``.
+@dataclass(frozen=True, slots=True)
+class Exemption:
+    """The kinds of limits that a view or a blueprint is free of."""
 
-        :param rule: a text such as ``"5/second burst 20"``, a Limit, a list of these, or a
-            function that returns one of them, or None for no limit now.
-        :param burst: the capacity, for a text that says none.
-        :param capacity: instead of `rule`, with `refill_rate` and `per` (seconds): see
-            :class:`~flask_bucket.Limit`.
-        :param key_func: who the client is, if not by the Limiter's own.
-        :param scope: limits with the same scope and name share a bucket, over all endpoints. A
-            view's own scope is its endpoint, so that the name of one shares its view's buckets.
-        :param name: identifies the limit in its scope; by default its period in words.
-        :param per_method: count each method for itself.
-        :param methods: the methods that this is for; by default all.
-        :param cost: tokens, or a function that returns them. What costs more than the capacity
-            is refused for ever, and what costs nothing is always allowed.
-        :param exempt_when: if it returns True, this limit leaves the request out.
-        :param deduct_when: called with the response; if it returns False, the tokens, which
-            were taken up front, are given back.
-        :param override_defaults: False keeps blueprints' and default limits in force beside this.
-        :param error_message: the text of a refusal, or a function that returns it.
-        :param on_breach: called with the Decision on a refusal; may return a response.
-        :param dry_run: report what this would refuse, and refuse nothing.
-        :raises ConfigError: for anything that is not what was expected.
-        """
-        made = make_rule(
-            rule,
-            burst=burst,
-            capacity=capacity,
-            refill_rate=refill_rate,
-            per=per,
-            key_func=key_func,
-            scope=scope,
-            name=name,
-            per_method=per_method,
-            methods=methods,
-            cost=cost,
-            exempt_when=exempt_when,
-            deduct_when=deduct_when,
-            override_defaults=override_defaults,
-            error_message=error_message,
-            on_breach=on_breach,
-            dry_run=dry_run,
+    application: bool = True
+    blueprint: bool = True
+    default: bool = True
+
+    def joined(self, other: Exemption) -> Exemption:
+        """Return the limits that are free by either of two."""
+        return Exemption(
+            self.application or other.application,
+            self.blueprint or other.blueprint,
+            self.default or other.default,
         )
-        return _Decorator(partial(self._decorate, made), rule)
 
-    def shared_limit(self, rule: RuleSource, scope: str, **same: Any) -> Callable[[Target], Target]:
-        """Limit several endpoints with one bucket for all of them; see :meth:`limit`."""
-        if not isinstance(scope, str) or not scope:
-            raise ConfigError(f"A scope is a text that is not empty, not {scope!r}.")
-        return self.limit(rule, scope=scope, **same)
 
-    def exempt(self, target: Target) -> Target:
-        """Free a view or a Blueprint of application, blueprint and default limits.
+NOT_EXEMPT = Exemption(application=False, blueprint=False, default=False)
 
-        A limit on the view itself counts all the same. Usable as a decorator, at any place.
+
+@dataclass(slots=True, eq=False)
+class Registry:
+    """Everything that was said through one Limiter, for all of its applications."""
+
+    apps: WeakSet[App] = field(default_factory=WeakSet)
+    blueprints: WeakKeyDictionary[Blueprint, list[BlueprintLimit]] = field(
+        default_factory=WeakKeyDictionary
+    )
+    exemptions: WeakKeyDictionary[Any, Exemption] = field(default_factory=WeakKeyDictionary)
+    #: Functions that let a request pass without any limit by returning True.
+    filters: list[Callable[[], bool]] = field(default_factory=list)
+    #: Whether limits hold; None: as each application's BUCKET_ENABLED says.
+    enabled: bool | None = None
+    #: Counts the changes that may make earlier plans wrong.
+    version: int = 0
+
+    def decorate(
+        self,
+        target: View,
+        rules: tuple[Rule, ...],
+        charge: Callable[[Decoration], None],
+        *,
+        in_thread: bool,
+    ) -> View:
+        """Wrap a function so that its rules are charged when it is called.
+
+        A function that is wrapped already gets one wrapper for all, so that stacked limits are
+        one call of the store.
+
+        :param charge: charges a decoration, and raises a refusal.
+        :param in_thread: whether ``charge`` may call functions that must be awaited.
+        :raises ConfigError: for anything but a function.
         """
-        if not isinstance(target, Blueprint) and not is_function(target):
-            raise ConfigError(
-                f"Views and Blueprints can be exempted, not {target!r}. For a class, exempt its "
-                "methods, or put limiter.exempt into its list of decorators; an application as a "
-                "whole is free with BUCKET_ENABLED = False."
-            )
-        self._registry.exempt_from_now(target)
-        return target
-
-    def request_filter(self, passes: Filter) -> Filter:
-        """Register a function that lets a request pass without any limit by returning True."""
-        if not callable(passes):
-            raise ConfigError(f"A request filter is a function, not {passes!r}.")
-        self._filters.append(plain(passes))
-        return passes
-
-    def _decorate(self, rule: Rule, target: Target) -> Target:
-        if isinstance(target, Blueprint):
-            self._registry.limit_blueprint(target, rule)
-            return target
-        if not is_function(target):
+        if not is_view(target):
             raise ConfigError(
                 f"A limit decorates a function or a Blueprint, not {target!r}. For a class, "
                 "decorate its methods, or put the limit into its list of decorators; for an "
                 "application, set application_limits or default_limits."
             )
-        function, rules = self._registry.undecorated(target)
-        rules = (*rules, rule)
+        before = self.decoration(target)
+        function = target if before is None else before.function
+        rules = rules if before is None else (*before.rules, *rules)
         decoration: Decoration
 
         if inspect.iscoroutinefunction(function):
-            is_async = self._has_async or any(rule.has_async for rule in rules)
+            in_thread = in_thread or any(rule.has_async for rule in rules)
 
             @wraps(function)
             async def wrapper(*args: Any, **kwargs: Any) -> Any:
-                if is_async:
-                    # Functions that must be awaited cannot be, in the thread of a running loop.
-                    await asyncio.to_thread(self._at_decorator, decoration)
+                if in_thread:
+                    # A running loop can await nothing from within, so that happens elsewhere.
+                    await asyncio.to_thread(charge, decoration)
                 else:
-                    self._at_decorator(decoration)
+                    charge(decoration)
                 return await function(*args, **kwargs)
         else:
 
             @wraps(function)
             def wrapper(*args: Any, **kwargs: Any) -> Any:
-                self._at_decorator(decoration)
+                charge(decoration)
                 return function(*args, **kwargs)
 
-        decoration = self._registry.decorated(wrapper, function, rules)
-        return wrapper  # type: ignore[return-value]  # it stands in for its function
+        decoration = Decoration(self, rules, function, ref(wrapper))
+        setattr(wrapper, _DECORATION, decoration)
+        if not has_request_context():
+            # Within a request no view is being made, and the list would grow with each one.
+            _keep(wrapper, function)
+            self.version += 1
+        return wrapper
+
+    def decoration(self, function: View) -> Decoration | None:
+        """Return the decoration of this very function by this Limiter, not one inherited."""
+        found = getattr(function, _DECORATION, None)
+        if isinstance(found, Decoration) and found.registry is self and found.wrapper() is function:
+            return found
+        return None
+
+    def decorations_of(self, function: View) -> Iterator[Decoration]:
+        """Yield the decorations of a function, one for each time that it was decorated."""
+        for wrapper in getattr(_owner(function), _WRAPPERS, ()):
+            decoration = self.decoration(wrapper)
+            if decoration is not None and decoration.function == function:
+                yield decoration
+
+    def limit_blueprint(self, blueprint: Blueprint, limit: BlueprintLimit) -> None:
+        """Put a limit on a blueprint, as the next of its ``before_request`` hooks."""
+        self.blueprints.setdefault(blueprint, []).append(limit)
+        self.version += 1
+        # A blueprint that is registered takes no more hooks, and Flask says so. Plans find out
+        # that the hook is missing, and charge such a limit with the application's.
+        with suppress(AssertionError):
+            blueprint.before_request(limit)
+
+    def exempt(self, exemption: Exemption, target: Target) -> Target:
+        """Free a view or a blueprint of limits, and return it.
+
+        :raises ConfigError: for anything else.
+        """
+        if not isinstance(target, Blueprint) and not is_view(target):
+            raise ConfigError(
+                f"Views and Blueprints can be exempted, not {target!r}. For a class, exempt its "
+                "methods, or put limiter.exempt into its list of decorators; an application as a "
+                "whole is free with BUCKET_ENABLED = False."
+            )
+        try:
+            self.exemptions[_owner(target)] = exemption
+        except TypeError:
+            raise ConfigError(
+                f"{target!r} cannot be remembered as exempt, since it is not hashable or takes no "
+                "weak references. Exempt a function that calls it."
+            ) from None
+        self.version += 1
+        return target
+
+    def exemption(self, target: View | Blueprint) -> Exemption | None:
+        """Return the limits that a view or a blueprint is free of, if it was exempted."""
+        try:
+            return self.exemptions.get(_owner(target))
+        except TypeError:
+            return None  # not hashable, so it never was
 
 
-class _Decorator:
-    """What ``limit(...)`` returns; it tells of ``@limiter.limit`` without parentheses."""
+class LimitDecorator:
+    """The decorator that ``limiter.limit(...)`` returns. In a ``with`` statement, it charges the
+    block. It holds no state, so that threads may share it."""
 
-    def __init__(self, decorate: Callable[[Any], Any], rule: object) -> None:
-        self._decorate, self._rule = decorate, rule
+    def __init__(
+        self,
+        rules: tuple[Rule, ...],
+        *,
+        put_on: Callable[[tuple[Rule, ...], Any], Any],
+        enter: Callable[[tuple[Rule, ...]], None],
+    ) -> None:
+        self._rules, self._put_on, self._enter = rules, put_on, enter
 
     def __call__(self, target: Target) -> Target:
-        decorated: Target = self._decorate(target)
-        return decorated
+        limited: Target = self._put_on(self._rules, target)
+        return limited
+
+    def __enter__(self) -> None:
+        for rule in self._rules:
+            if rule.scope is None:
+                raise ConfigError(
+                    "A block that is limited needs a scope, since nothing else tells it from "
+                    "others: with limiter.limit('1/minute', scope='import')."
+                )
+        self._enter(self._rules)
+
+    def __exit__(self, *_: object) -> None:
+        pass
 
     @property
     def __name__(self) -> str:
         raise ConfigError(
-            f"@limiter.limit is written with its limit, as @limiter.limit('5/second'); here it was "
-            f"put on {self._rule!r} as it stands."
+            "@limiter.limit is written with its limit, as @limiter.limit('5/second'); here it was "
+            f"put on {self._rules[0].rule!r} as it stands."
         )
 
 
-def is_function(target: object) -> bool:
-    """Return whether a target may stand for a view: classes and applications are called too."""
-    return callable(target) and not isinstance(target, (type, Flask))
+def _owner(target: Any) -> Any:
+    """Return the object to remember things about: a bound method is made anew at each look-up."""
+    return getattr(target, "__func__", target)
+
+
+def _keep(wrapper: View, function: View) -> None:
+    """Let a function keep a wrapper around it.
+
+    :raises ConfigError: if it has no attributes. A limit above ``@app.get`` would be inert.
+    """
+    try:
+        vars(_owner(function)).setdefault(_WRAPPERS, []).append(wrapper)
+    except TypeError:
+        raise ConfigError(
+            f"{function!r} cannot be limited, since it takes no attributes. Limit a function "
+            "that calls it."
+        ) from None
+
+
+def chain(function: View) -> Iterator[View]:
+    """Yield a function and everything it wraps, from the outside in."""
+    seen: set[int] = set()
+    current: Any = function
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        if isinstance(current, partial):
+            current = current.func
+        else:
+            current = getattr(current, "__func__", None) or getattr(current, "__wrapped__", None)
+
+
+def is_application(app: object) -> bool:
+    """Return whether an object is a Flask application, by what it has.
+
+    Its class does not tell: instrumentation replaces ``flask.Flask`` before or after our import.
+    """
+    return hasattr(app, "wsgi_app") and hasattr(app, "extensions")
+
+
+def is_view(target: object) -> bool:
+    """Return whether a target may stand for a view. Classes and applications are called too."""
+    return callable(target) and not (isinstance(target, type) or is_application(target))

@@ -1,45 +1,66 @@
-"""Limiter: the extension object. A request's way through it reads from top to bottom."""
+"""Limiter: the extension object, and everything that an application says to it."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar, overload
+from uuid import UUID
 
-from flask import Flask, Request, Response, has_request_context, request
-from flask.signals import got_request_exception
-from werkzeug.exceptions import HTTPException
+from flask import Flask, Response, has_app_context, has_request_context, request
+from flask.sansio.blueprints import Blueprint
 
-from .answers import BreachAnswered, LimiterUnavailable, RateLimitExceeded
-from .bills import Bill, Point
+from .answers import unavailable_over_http
+from .applications import add_enforcer, current_enforcer
+from .bills import charges_by_hand, client_by_hand
+from .clients import KeyFunc, client_address
 from .config import Config
 from .decisions import Decision
-from .decorators import Breach, Decorators, Key
+from .decorators import (
+    BlueprintLimit,
+    Decoration,
+    Exemption,
+    LimitDecorator,
+    Registry,
+    Target,
+    is_application,
+)
+from .enforcing import Enforcer
 from .errors import ConfigError
-from .headers import STYLES, whole_seconds
-from .keys import KeyFunc, Spelling, client_address
-from .manual import Manual
-from .plans import Planner
-from .registry import Decoration
-from .rules import RuleSource, make_rules, plain, rules_set
-from .signals import limit_exceeded, store_recovered, store_unavailable
-from .state import AppState, Exchange, make_store, state_of
+from .exchange import Exchange, Exchanges
+from .keys import Spelling
+from .limits import Limit, Number
+from .rules import (
+    Breach,
+    Key,
+    Rule,
+    RuleSource,
+    checked_cost,
+    checked_scope,
+    make_rules,
+    plain,
+    rules_of,
+    rules_set,
+)
+from .signals import store_recovered, store_unavailable
+from .stores.outage import Health, health_of
+from .stores.stack import stacked
 
-#: Where a request remembers which outcome its headers tell of, over all Limiters.
-SHOWN = "_flask_bucket_shown"
+Filter = TypeVar("Filter", bound=Callable[[], bool | Awaitable[bool]])
 
-#: Where a request remembers that one of its Limiters refused it.
-REFUSED = "_flask_bucket_refused"
+#: The default of an argument for which None would be a mistake.
+_NOTHING: Any = object()
 
 
-class Limiter(Decorators, Manual):
+class Limiter:
     """Limits request rates with token buckets.
 
     :param app: the application; or call :meth:`init_app` later, for one or several.
-    :param key_func: returns the client of the current request as a text, or None to leave the
-        request out. By default its address.
+    :param key_func: returns the client of the current request as a text, an int or a UUID, or
+        None to leave the request out. By default its address.
     :param default_limits: for each endpoint that has no limits of its own: a text, a Limit, a
         list of these, or a function that returns one of them.
     :param application_limits: for the application as a whole, over all endpoints.
@@ -65,8 +86,8 @@ class Limiter(Decorators, Manual):
         app: Flask | None = None,
         *,
         key_func: Callable[[], Key] = client_address,
-        default_limits: RuleSource | Iterable[RuleSource] = (),
-        application_limits: RuleSource | Iterable[RuleSource] = (),
+        default_limits: RuleSource | Rule | Iterable[RuleSource | Rule] = (),
+        application_limits: RuleSource | Rule | Iterable[RuleSource | Rule] = (),
         redis: object = None,
         on_breach: Breach | None = None,
         name: str = "bucket",
@@ -80,14 +101,14 @@ class Limiter(Decorators, Manual):
                 f"A Limiter's name is a letter, then letters, digits, '_', '.' and '-', "
                 f"not {name!r}. It is part of the keys."
             )
-        Manual.__init__(self, name)
-        has_async = any(map(inspect.iscoroutinefunction, (key_func, on_breach)))
-        Decorators.__init__(self, has_async=has_async)
+        self.name = name
         self._key_func: KeyFunc = plain(key_func)
         self._default = make_rules(default_limits)
         self._application = make_rules(application_limits)
         self._redis = redis
         self._on_breach = None if on_breach is None else plain(on_breach)
+        self._has_async = any(map(inspect.iscoroutinefunction, (key_func, on_breach)))
+        self._registry = Registry()
         if app is not None:
             self.init_app(app)
 
@@ -122,165 +143,269 @@ class Limiter(Decorators, Manual):
         :raises RuntimeError: if the application has a Limiter of this name already, or has
             handled a request, so that it takes no more hooks.
         """
-        if not isinstance(app, Flask):
+        if not is_application(app):
             raise ConfigError(
                 f"{app!r} is not a Flask application. Expected Limiter(app, key_func=...): the "
                 "application first, everything else by name."
             )
-        states: dict[str, AppState] = app.extensions.setdefault("flask_bucket", {})
-        if self.name in states:
-            raise RuntimeError(
-                f"The application {app.name!r} has a Limiter named {self.name!r} already. "
-                "Give a second one another name: Limiter(app, name='api')."
-            )
-        config = Config.load(app.config)
-        prefix = config.key_prefix + ("" if self.name == "bucket" else f"/{self.name}")
-        state = AppState(
-            app=app,
-            config=config,
-            store=make_store(
-                config,
-                self._redis,
-                prefix,
-                lambda reason: store_unavailable.send(app, limiter=self, reason=reason),
-                lambda: store_recovered.send(app, limiter=self),
-            ),
-            planner=Planner(
-                app,
-                self._registry,
-                key_func=self._key_func,
-                default=rules_set("BUCKET_DEFAULT_LIMITS", config.default_limits, self._default),
-                application=rules_set(
-                    "BUCKET_APPLICATION_LIMITS", config.application_limits, self._application
-                ),
-                exempt_methods=config.exempt_methods,
-                dry_run=config.dry_run,
-            ),
-            spelling=Spelling(prefix, config.key_secret),
-        )
         try:
-            app.before_request(lambda: self._before_request(state))
+            add_enforcer(app, self.name, lambda: self._enforcer_for(app))
         except AssertionError as error:  # Flask's, for what comes after the first request
             raise RuntimeError(
                 f"The application {app.name!r} has handled a request already, and that one had no "
                 "limits. Call limiter.init_app(app) where the application is made."
             ) from error
-        app.after_request(lambda response: self._after_request(state, response))
-        got_request_exception.connect(self._on_crash, app)
-        states[self.name] = state
 
-    # The way of a request.
+    def _enforcer_for(self, app: Flask) -> Enforcer:
+        config = Config.load(app.config)
+        prefix = config.key_prefix + ("" if self.name == "bucket" else f"/{self.name}")
+        return Enforcer(
+            app,
+            self,
+            self.name,
+            registry=self._registry,
+            config=config,
+            store=stacked(
+                config,
+                self._redis,
+                prefix,
+                on_outage=lambda reason: store_unavailable.send(app, limiter=self, reason=reason),
+                on_recovery=lambda: store_recovered.send(app, limiter=self),
+            ),
+            spelling=Spelling(prefix, config.key_secret),
+            key_func=self._key_func,
+            default=rules_set("BUCKET_DEFAULT_LIMITS", config.default_limits, self._default),
+            application=rules_set(
+                "BUCKET_APPLICATION_LIMITS", config.application_limits, self._application
+            ),
+            on_breach=self._on_breach,
+        )
 
-    def _before_request(self, state: AppState) -> None:
-        """Charge what applies before the view: application, blueprint and default limits."""
-        if not self._is_on(state):
-            return
-        exchange = state.begin(request._get_current_object(), self._slot)  # type: ignore[attr-defined]  # a proxy
-        if self._filters and any(passes() for passes in self._filters):
-            exchange.skipped = True
-        else:
-            self._charge(state, exchange, exchange.plan.before)
+    # Where views are written.
+
+    def limit(
+        self,
+        rule: RuleSource | Rule | Sequence[RuleSource | Rule] | None = None,
+        *,
+        burst: int | None = None,
+        capacity: Number | None = None,
+        refill_rate: Number | None = None,
+        per: Number = 1,
+        key_func: Callable[[], Key] | None = None,
+        scope: str | Callable[[str], str] | None = None,
+        name: str | None = None,
+        per_method: bool = False,
+        methods: Collection[str] | None = None,
+        cost: int | Callable[[], int | Awaitable[int]] = 1,
+        exempt_when: Callable[[], bool | Awaitable[bool]] | None = None,
+        deduct_when: Callable[[Response], bool | Awaitable[bool]] | None = None,
+        override_defaults: bool = True,
+        error_message: str | Callable[[], str | Awaitable[str]] | None = None,
+        on_breach: Breach | None = None,
+        dry_run: bool = False,
+    ) -> LimitDecorator:
+        """Limit a view, a method of a MethodView, any function, a Blueprint, or a block.
+
+        A decorator charges where it stands: put those that may turn a request away for another
+        reason, such as ``@login_required``, above it. A Blueprint's limit is charged where it
+        stands among the Blueprint's ``before_request`` hooks. Stacked limits are one call. All
+        functions given may be ``async``. In a ``with`` statement, a `scope` is needed.
+
+        :param rule: a text such as ``"5/second burst 20"``, a Limit, a list of these, or a
+            function that returns one of them, or None for no limit now; or a Rule, which has
+            its options already.
+        :param burst: the capacity, for a text that says none.
+        :param capacity: instead of `rule`, with `refill_rate` and `per` (seconds): see
+            :class:`~flask_bucket.Limit`.
+        :param key_func: returns the client, if not by the Limiter's own.
+        :param scope: limits with the same scope and name share a bucket, over all endpoints. May
+            be a function of the endpoint. A view's own scope is its endpoint, so that the name
+            of one shares its view's buckets.
+        :param name: identifies the limit in its scope; by default its period in words.
+        :param per_method: count each method for itself.
+        :param methods: the methods to limit; by default all.
+        :param cost: tokens, or a function that returns them. A cost above the capacity is
+            refused for ever, and a cost of 0 is always allowed.
+        :param exempt_when: if it returns True, this limit leaves the request out.
+        :param deduct_when: called with the response; if it returns False, the tokens, which
+            were taken up front, are given back.
+        :param override_defaults: False keeps blueprints' and default limits in force beside this.
+        :param error_message: the text of a refusal, or a function that returns it.
+        :param on_breach: called with the Decision on a refusal; may return a response.
+        :param dry_run: report what this would refuse, and refuse nothing.
+        :raises ConfigError: for anything that is not what was expected.
+        """
+        rules = rules_of(
+            rule,
+            burst=burst,
+            capacity=capacity,
+            refill_rate=refill_rate,
+            per=per,
+            key_func=key_func,
+            scope=scope,
+            name=name,
+            per_method=per_method,
+            methods=methods,
+            cost=cost,
+            exempt_when=exempt_when,
+            deduct_when=deduct_when,
+            override_defaults=override_defaults,
+            error_message=error_message,
+            on_breach=on_breach,
+            dry_run=dry_run,
+        )
+        return LimitDecorator(rules, put_on=self._limit, enter=self._at_block)
+
+    def shared_limit(
+        self, rule: RuleSource, scope: str | Callable[[str], str], **same: Any
+    ) -> LimitDecorator:
+        """Limit several endpoints with one bucket for all of them; see :meth:`limit`."""
+        return self.limit(rule, scope=scope if callable(scope) else checked_scope(scope), **same)
+
+    @overload
+    def exempt(self, target: Target) -> Target: ...
+
+    @overload
+    def exempt(
+        self, *, application: bool = True, blueprint: bool = True, default: bool = True
+    ) -> Callable[[Target], Target]: ...
+
+    def exempt(
+        self,
+        target: Any = _NOTHING,
+        *,
+        application: bool = True,
+        blueprint: bool = True,
+        default: bool = True,
+    ) -> Any:
+        """Free a view or a Blueprint of application, blueprint and default limits.
+
+        A limit on the view itself counts all the same, and so does one of a Blueprint inside
+        the exempted one. Usable as a decorator, at any place.
+
+        :param application: False keeps the application's limits in force.
+        :param blueprint: False keeps the Blueprints' limits in force.
+        :param default: False keeps the default limits in force.
+        :raises ConfigError: for anything but a function or a Blueprint.
+        """
+        exemption = Exemption(application, blueprint, default)
+        exempt = partial(self._registry.exempt, exemption)
+        return exempt if target is _NOTHING else exempt(target)
+
+    def request_filter(self, passes: Filter) -> Filter:
+        """Register a function that lets a request pass without any limit by returning True."""
+        if not callable(passes):
+            raise ConfigError(f"A request filter is a function, not {passes!r}.")
+        self._registry.filters.append(plain(passes))
+        return passes
+
+    def _limit(self, rules: tuple[Rule, ...], target: Any) -> Any:
+        if isinstance(target, Blueprint):
+            self._registry.limit_blueprint(target, BlueprintLimit(rules, self._at_blueprint))
+            return target
+        return self._registry.decorate(target, rules, self._at_decorator, in_thread=self._has_async)
+
+    def _at_blueprint(self, limit: BlueprintLimit) -> None:
+        current_enforcer(self.name).at_blueprint(limit)
 
     def _at_decorator(self, decoration: Decoration) -> None:
-        """Charge what applies where a decorator stands among the view's decorators."""
-        if self._enabled is False or not has_request_context():
-            return  # limits are for requests, and the function may be called from elsewhere
-        req: Request = request._get_current_object()  # type: ignore[attr-defined]  # a proxy
-        state, exchange = req.__dict__.get(self._slot) or (state_of(self.name), None)
-        if exchange is None:
-            if not self._is_on(state):
-                return
-            exchange = state.begin(req, self._slot)
-        if exchange.skipped:
-            return
-        point = exchange.plan.at.get(decoration)
-        if point is None:
-            point = state.planner.stray(decoration, req.endpoint, req.method)
-        if req.method == "OPTIONS" and is_preflight(req):
-            point = Point(tuple(b for b in point.bounds if b.rule.methods is not None))
-        self._charge(state, exchange, point)
+        # Limits are for requests, and functions may be called from elsewhere.
+        if self._registry.enabled is not False and has_request_context():
+            current_enforcer(self.name).at_decorator(decoration)
 
-    def _charge(self, state: AppState, exchange: Exchange, point: Point) -> None:
-        """Charge all that applies at one point, in one call of the store; raise a refusal."""
-        bill = state.bills.bill(point) if point.bounds else None
-        if bill is None:
-            return
-        decision = state.store.take(bill.charges, exchange.held, bill.shadow)
-        exchange.record(decision, bill)
-        if bill.shadow and any(o.shadow and not o.allowed for o in decision.outcomes):
-            state.would_refuse(decision)
-            if decision.allowed:
-                limit_exceeded.send(state.app, limiter=self, decision=decision)
-        if not decision.allowed:
-            raise self._refusal(state, decision, bill)
+    def _at_block(self, rules: tuple[Rule, ...]) -> None:
+        if self._registry.enabled is not False and has_request_context():
+            current_enforcer(self.name).at_block(rules)
 
-    def _refusal(self, state: AppState, decision: Decision, bill: Bill) -> HTTPException:
-        """Return what a refused request is answered with."""
-        request.__dict__[REFUSED] = True
-        error_format = state.config.error_format
-        outcome = decision.binding
-        if outcome is None:
-            return LimiterUnavailable(
-                "the store is out of reach", decision.retry_after, error_format
-            )
-        limit_exceeded.send(state.app, limiter=self, decision=decision)
-        rule = next(bound.rule for charge, bound in bill.asked if charge.key == outcome.key)
-        on_breach = rule.on_breach or self._on_breach
-        if on_breach is not None:
-            said = on_breach(decision)
-            if said is not None:
-                response = state.app.make_response(said)
-                if isinstance(said, (str, bytes, dict, list)):
-                    response.status_code = 429  # a body alone says nothing about the status
-                return BreachAnswered(response)
-        message = rule.error_message() if callable(rule.error_message) else rule.error_message
-        text = None if message is None else str(message)  # a translation may be a lazy text
-        return RateLimitExceeded(decision, text, error_format)
+    # By hand: in a view, a task or a command.
 
-    def _after_request(self, state: AppState, response: Response) -> Response:
-        """Give back what need not be paid, settle the rest, and tell the client."""
-        req: Request = request._get_current_object()  # type: ignore[attr-defined]  # a proxy
-        _, exchange = req.__dict__.get(self._slot, (None, None))
-        if exchange is None or exchange.decision is None:
-            return response
-        if exchange.taken:
-            exchange.refused_elsewhere = REFUSED in req.__dict__
-            self._settle(state, exchange, response)
-            if response.is_streamed:
-                # Its body, and what that costs, is still to come.
-                response.call_on_close(partial(self._settle, state, exchange, None))
-        decision: Decision = exchange.decision
-        headers = response.headers
-        if not decision.allowed:
-            headers["Cache-Control"] = "no-store"
-            if decision.retry_after is not None:
-                headers.setdefault("Retry-After", str(whole_seconds(decision.retry_after)))
-        outcome = None if decision.degraded else decision.binding
-        shown = req.__dict__.get(SHOWN)
-        if outcome is not None and (shown is None or outcome.binds_more_than(shown)):
-            req.__dict__[SHOWN] = outcome
-            for style in state.config.headers:
-                for name, value in STYLES[style](decision, outcome):
-                    headers[name] = value
-        return response
+    def consume(
+        self, limit: Limit | str, key: str | int | UUID, cost: int = 1, scope: str = "manual"
+    ) -> Decision:
+        """Charge a bucket that belongs to no view, and return the decision.
 
-    def _settle(self, state: AppState, exchange: Exchange, response: Response | None) -> None:
-        corrections = exchange.corrections(response)
-        if corrections:
-            state.store.settle(corrections)
+        Works wherever there is an application context: in a view, a task, a command.
 
-    def _on_crash(self, app: Flask, exception: BaseException | None = None, **_: Any) -> None:
-        """Note an exception that nobody handled: what the request was charged stays taken."""
-        if isinstance(exception, HTTPException):
-            return  # an answer such as abort(401), of which Flask-RESTful tells as well
-        if has_request_context() and self._slot in request.__dict__:
-            request.__dict__[self._slot][1].crashed = True
+        :param limit: a Limit, or a text for one or several.
+        :param key: the client.
+        :param cost: tokens; 0 looks without taking.
+        :param scope: sets buckets of the same client apart.
+        :raises ConfigError: for a limit, a key or a cost that cannot be used.
+        """
+        enforcer = current_enforcer(self.name)
+        charges = charges_by_hand(enforcer.spelling, limit, key, cost, scope)
+        if not enforcer.is_on:
+            return Decision(True)
+        if enforcer.config.dry_run:
+            return enforcer.store.take((), (), charges)
+        return enforcer.store.take(charges)
 
+    def peek(
+        self, limit: Limit | str, key: str | int | UUID, cost: int = 1, scope: str = "manual"
+    ) -> Decision:
+        """Return what :meth:`consume` would answer, taking nothing."""
+        enforcer = current_enforcer(self.name)
+        charges = charges_by_hand(enforcer.spelling, limit, key, cost, scope)
+        if not enforcer.is_on:
+            return Decision(True)
+        decision = enforcer.store.peek(charges)
+        if not enforcer.config.dry_run:
+            return decision
+        shadows = tuple(replace(outcome, shadow=True) for outcome in decision.outcomes)
+        return replace(decision, allowed=True, outcomes=shadows, retry_after=0.0)
 
-def is_preflight(req: Request) -> bool:
-    """Return whether a browser only asks whether it may send a request.
+    def reset(self, client: str | int | UUID) -> int:
+        """Forget all buckets of a client, so that they are full; return how many there were.
 
-    One that is refused for its rate fails the request behind it for no reason that the page
-    could read. A limit that names OPTIONS among its methods counts these too.
-    """
-    return req.method == "OPTIONS" and "Access-Control-Request-Method" in req.headers
+        :param client: as the key function returns it, such as ``"2001:db8::/64"``.
+        :raises StoreUnavailable: if the store cannot be reached.
+        """
+        enforcer = current_enforcer(self.name)
+        spelled = enforcer.spelling.client(client_by_hand(client))
+        with unavailable_over_http():
+            return enforcer.store.reset(spelled)
+
+    def health(self) -> Health:
+        """Return how the store does, for a health endpoint: no call is made for it.
+
+        Its ``state`` is ``"ok"``, ``"degraded"`` (BUCKET_ON_ERROR decides) or ``"recovering"``.
+        A degraded limiter is no reason to restart the application: it goes on by itself.
+        """
+        return health_of(current_enforcer(self.name).store)
+
+    def settle(self, cost: int) -> None:
+        """Say what the current request really cost, once that is known.
+
+        The limits that its view was charged are corrected by the difference, in one call after
+        the response; a debt is possible. If some of them were written with a `cost`, only these:
+        the others count requests. While a response is streamed, this works as well.
+
+        :param cost: tokens, in place of the cost that was charged.
+        :raises ConfigError: for anything but a whole number of at least 0.
+        """
+        real = checked_cost(cost)
+        exchange = self._exchange
+        if exchange is not None:
+            exchange.real_cost = real
+
+    @property
+    def current(self) -> Decision | None:
+        """The decision about the current request; None if no limit applied."""
+        exchange = self._exchange if has_request_context() else None
+        return None if exchange is None else exchange.decision
+
+    @property
+    def enabled(self) -> bool:
+        """Whether limits hold: as ``BUCKET_ENABLED`` says, until this is assigned to."""
+        enabled = self._registry.enabled
+        if enabled is None and has_app_context():
+            return current_enforcer(self.name).is_on
+        return enabled is not False
+
+    @enabled.setter
+    def enabled(self, value: bool) -> None:
+        self._registry.enabled = bool(value)
+
+    @property
+    def _exchange(self) -> Exchange | None:
+        return Exchanges.of(request).by_limiter.get(self.name)

@@ -1,143 +1,27 @@
-"""Who the client is, and how its buckets' keys are spelled."""
+"""The anatomy of a key: how a bucket's key is spelled, and how it is read back.
+
+``{prefix}:{<client>}:<scope>:<name>``. The braces around the client stand literally: a cluster
+hashes what is between them, and so keeps all buckets of a client in one slot.
+"""
 
 from __future__ import annotations
 
-import logging
-import re
-from collections.abc import Callable
-from functools import lru_cache
+from dataclasses import dataclass
 from hashlib import blake2b
-from ipaddress import IPv6Address, IPv6Network, ip_address
-from urllib.parse import quote
-
-from flask import current_app, request
-
-from .errors import ConfigError
-
-KeyFunc = Callable[[], str | None]
+from urllib.parse import quote, unquote
 
 #: A part of a key that is longer than this, in bytes, is replaced by a digest.
 LONGEST_PART = 100
 
-#: A longer text is not kept in a cache: clients choose their keys, and would choose its size.
-LONGEST_CACHED = 200
-
-#: Begins a part that stands for another text: percent-encoding leaves no such character.
+#: Starts a part that stands for another text. Percent-encoding leaves no such character.
 _MARK = "#"
 
 #: Sets apart scopes that this package makes from those that endpoints and users can have.
 SCOPE_MARK = "@"
 
-DEFAULT_IPV6_PREFIX = 64
-
-#: Where an application remembers that an empty address was logged.
-_WARNED = "flask_bucket_empty_address"
-
-logger = logging.getLogger("flask_bucket")
-
-
-def client_address() -> str:
-    """Return the client's address, as the key of its buckets.
-
-    An IPv6 address is cut to its network (``BUCKET_IPV6_PREFIX``, default /64), since whoever
-    has one such address has them all; an IPv4 address mapped into IPv6 is unwrapped. Behind a
-    proxy, apply :class:`werkzeug.middleware.proxy_fix.ProxyFix`: X-Forwarded-For is not read
-    here, because anyone may write it.
-    """
-    address = request.remote_addr or ""
-    if not address:
-        _warn_of_empty_address()
-    if ":" not in address:
-        return address  # IPv4, of which there is one spelling, or a host's name
-    prefix = current_app.config.get("BUCKET_IPV6_PREFIX", DEFAULT_IPV6_PREFIX)
-    return normal_address(address, prefix) if len(address) <= LONGEST_CACHED else address
-
-
-def _warn_of_empty_address() -> None:
-    """Log, once for an application, that all its clients are one."""
-    if not current_app.extensions.get(_WARNED):
-        current_app.extensions[_WARNED] = True
-        logger.warning(
-            "A request has no client address, as behind a unix socket, so all such clients share "
-            "their buckets. Let the proxy in front set X-Forwarded-For, and apply "
-            "werkzeug.middleware.proxy_fix.ProxyFix; or give another key_func."
-        )
-
-
-@lru_cache(maxsize=10_000)
-def normal_address(address: str, ipv6_prefix: int = DEFAULT_IPV6_PREFIX) -> str:
-    """Return one spelling for all addresses that belong to the same client.
-
-    >>> normal_address("2001:db8::17")
-    '2001:db8::/64'
-    >>> normal_address("::ffff:203.0.113.7")
-    '203.0.113.7'
-    """
-    try:
-        parsed = ip_address(address)
-    except ValueError:
-        return address  # a host's name, or empty
-    if not isinstance(parsed, IPv6Address):
-        return str(parsed)
-    if parsed.ipv4_mapped is not None:
-        return str(parsed.ipv4_mapped)
-    if ipv6_prefix == 128:
-        return str(IPv6Address(int(parsed)))
-    return str(IPv6Network((int(parsed), ipv6_prefix), strict=False))
-
-
-def request_header(name: str) -> KeyFunc:
-    """Make a key function that returns a header's value: ``request_header("X-API-Key")``.
-
-    A request in which the header is absent or empty has no key (None), and the limit does not
-    apply to it: put a limit by address beside it.
-
-    :raises ConfigError: if the name is not a header's name.
-    """
-    if not isinstance(name, str) or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
-        raise ConfigError(f"{name!r} is not a header's name. Expected one such as 'X-API-Key'.")
-
-    def header() -> str | None:
-        return request.headers.get(name) or None
-
-    header.__name__ = header.__qualname__ = f"request_header({name!r})"
-    return header
-
-
-class Spelling:
-    """Spells the keys of one Limiter: ``{prefix}:{<client>}:<scope>:<name>``.
-
-    The braces around the client stand literally: a cluster keeps what is between them in one
-    slot, and so all buckets of a client together. No two (client, scope, name) share a key.
-
-    :param secret: if given, clients are stored only as digests keyed with it.
-    """
-
-    def __init__(self, prefix: str, secret: str | None = None) -> None:
-        self.prefix = prefix
-        self._head = f"{prefix}:{{"
-        self._secret = secret.encode() if secret else None
-
-    def begin(self, client: str) -> str:
-        """Return how all keys of a client begin; what stands behind is made by :func:`tail`."""
-        return self._head + self.client(client)
-
-    def client(self, client: str) -> str:
-        """Return a client as it stands between the braces."""
-        if self._secret is None:
-            return spelled(client)
-        # blake2b takes keys of up to 64 bytes; a longer secret is digested into one.
-        key = self._secret if len(self._secret) <= 64 else blake2b(self._secret).digest()
-        return _digest(client.encode(errors="surrogatepass"), key)
-
-
-def tail(scope: str, name: str) -> str:
-    """Return what stands behind the client in a key; `scope` is spelled already."""
-    return f"}}:{scope}:{spelled(name)}"
-
 
 def spelled(part: str) -> str:
-    """Percent-encode a part of a key; an empty or long one becomes a mark of its own.
+    """Percent-encode a part of a key. An empty or a long part becomes a mark of its own.
 
     >>> spelled("a:b {c}")
     'a%3Ab%20%7Bc%7D'
@@ -150,3 +34,70 @@ def spelled(part: str) -> str:
 
 def _digest(part: bytes, key: bytes = b"") -> str:
     return _MARK + blake2b(part, digest_size=16, key=key).hexdigest()
+
+
+class Spelling:
+    """Spells the keys of one Limiter. No two (client, scope, name) share a key.
+
+    :param prefix: the start of every key.
+    :param secret: if given, clients are stored only as digests keyed with it.
+    """
+
+    def __init__(self, prefix: str, secret: str | None = None) -> None:
+        self.prefix = prefix
+        self._secret = secret.encode() if secret else None
+
+    def client(self, client: str) -> str:
+        """Return a client as it stands between the braces."""
+        if self._secret is None:
+            return spelled(client)
+        # blake2b takes keys of up to 64 bytes. A longer secret is digested into one.
+        key = self._secret if len(self._secret) <= 64 else blake2b(self._secret).digest()
+        return _digest(client.encode(errors="surrogatepass"), key)
+
+    def start(self, client: str) -> str:
+        """Return the start of all keys of a client, for :func:`ending` to follow."""
+        return f"{self.prefix}:{{{self.client(client)}}}"
+
+
+def ending(scope: str, name: str) -> str:
+    """Return the rest of a key after the client.
+
+    :param scope: spelled already.
+    """
+    return f":{scope}:{spelled(name)}"
+
+
+def keys_start(prefix: str, client: str | None = None) -> str:
+    """Return the start that all keys with a prefix share, or all those of one client.
+
+    :param client: spelled as in its keys.
+    """
+    return f"{prefix}:{{" if client is None else f"{prefix}:{{{client}}}:"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyParts:
+    """A key read back. The parts are spelled as in the key."""
+
+    prefix: str
+    client: str
+    scope: str
+    name: str
+
+    @classmethod
+    def of(cls, key: str) -> KeyParts | None:
+        """Read a key; None if it is not the key of a bucket."""
+        prefix, brace, rest = key.partition(":{")
+        client, end, rest = rest.partition("}:")
+        scope, colon, name = rest.rpartition(":")
+        return cls(prefix, client, scope, name) if brace and end and colon else None
+
+    @property
+    def ending(self) -> str:
+        """The rest of the key after the client, as :func:`ending` makes it."""
+        return f":{self.scope}:{self.name}"
+
+    def readable(self) -> KeyParts:
+        """Return the parts as people wrote them, where they are not digests."""
+        return KeyParts(self.prefix, *map(unquote, (self.client, self.scope, self.name)))

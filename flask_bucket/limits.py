@@ -105,7 +105,7 @@ class Limit:
             )
         rate, period = _writable(_positive("refill_rate", refill_rate), _positive("per", per))
         if name is None:
-            name = "per-" + "-".join(_period_words(period))
+            name = _default_name(period)
         elif not isinstance(name, str) or not NAME.fullmatch(name):
             raise ConfigError(
                 f"A limit's name is lower-case letters, digits, '_', '.' and '-', starting with "
@@ -183,6 +183,11 @@ class Limit:
             raise ConfigError(f"{error} It stands in {_shown(text)}.") from None
 
     @property
+    def is_named(self) -> bool:
+        """Whether the name is another than the period's own words."""
+        return self.name != _default_name(self.per)
+
+    @property
     def rate(self) -> Fraction:
         """Tokens gained each second, exactly."""
         return self.refill_rate / self.per
@@ -212,8 +217,7 @@ class Limit:
         return text if self.refill_rate == self.capacity else f"{text} burst {self.capacity}"
 
     def __repr__(self) -> str:
-        default = "per-" + "-".join(_period_words(self.per))
-        return f"Limit({str(self)!r}{'' if self.name == default else f', name={self.name!r}'})"
+        return f"Limit({str(self)!r}{f', name={self.name!r}' if self.is_named else ''})"
 
 
 def _exact(what: str, value: Number) -> Fraction:
@@ -299,6 +303,10 @@ def _period_words(per: Fraction) -> tuple[str, ...]:
     if multiple == 1:
         return (unit,)
     return (_decimal(multiple), unit if unit == "ms" else unit + "s")
+
+
+def _default_name(per: Fraction) -> str:
+    return "per-" + "-".join(_period_words(per))
 
 
 def _decimal(number: Fraction) -> str:

@@ -2,46 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from flask import Flask
-from flask.sansio.blueprints import Blueprint
-from flask.views import http_method_funcs
 
-from .bills import Point
-from .keys import SCOPE_MARK, KeyFunc, spelled
-from .registry import Decoration, Registry, View, chain
-from .rules import BoundRule, Rule, Source, counted_as, tails
+from .bound import BoundRule, Source
+from .clients import KeyFunc
+from .decorators import NOT_EXEMPT, BlueprintLimit, Decoration, Exemption, Registry, View
+from .endpoints import Endpoints, blueprint_names
+from .keys import SCOPE_MARK, spelled
+from .rules import Rule, checked_scope, counted_as
+
+#: The place of the point where ``Limiter(app)`` stands among the application's hooks.
+BEFORE: Final = "before"
+
+#: The place of a ``with`` block.
+BLOCK: Final = "block"
+
+#: Where a point is charged: before the request, at a blueprint's hook, at a decorator, in a block.
+Place = str | BlueprintLimit | Decoration
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Point:
+    """Rules that are charged together, in one call of the store."""
+
+    place: Place
+    bounds: tuple[BoundRule, ...]
+    #: Whether a refusal here ends the request, and so gives back what it was charged before.
+    #: One inside a view refuses only the part of the view that asked.
+    ends_request: bool = True
+    #: The key function of all rules, if they charge a client the same with every request.
+    key_func: KeyFunc | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        key_func = self.bounds[0].key_func if self.bounds else None
+        lasts = all(b.is_fixed and b.key_func is key_func for b in self.bounds)
+        object.__setattr__(self, "key_func", key_func if lasts else None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """The rules of one endpoint and method, bound."""
+    """The rules of one endpoint and method, in the order in which a request is charged."""
 
     #: The view that this was made for.
     view: View | None
-    #: Charged before the request reaches its view.
-    before: Point
-    #: Charged at each decorator.
-    at: Mapping[Decoration, Point]
+    points: tuple[Point, ...]
+    _by_place: dict[Place, Point] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_place", {point.place: point for point in self.points})
+
+    def at(self, place: Place) -> Point | None:
+        """Return the point that is charged at a place; None if none is."""
+        return self._by_place.get(place)
 
     @property
     def bounds(self) -> tuple[BoundRule, ...]:
-        """All of them, in the order in which they are charged."""
-        points = (self.before, *self.at.values())
-        return tuple(bound for point in points for bound in point.bounds)
+        """All rules, in the order in which they are charged."""
+        return tuple(bound for point in self.points for bound in point.bounds)
 
 
 class Planner:
-    """Makes the plans of one application, each once."""
+    """Makes the plans of one application, each once.
+
+    :param hook: the ``before_request`` function that charges the point ``BEFORE``.
+    """
 
     def __init__(
         self,
         app: Flask,
         registry: Registry,
         *,
+        hook: Callable[[], Any],
         key_func: KeyFunc,
         application: tuple[Rule, ...],
         default: tuple[Rule, ...],
@@ -50,12 +87,13 @@ class Planner:
     ) -> None:
         self._app = app
         self._registry = registry
+        self._endpoints = Endpoints(app, registry)
+        self._hook = hook
         self._key_func = key_func
         self._application = application
         self._default = default
         self._exempt_methods = frozenset(exempt_methods)
         self._dry_run = dry_run
-        registry.apps.add(app)
         self._version = registry.version
         self._plans: dict[tuple[str | None, str], Plan] = {}
         self._strays: WeakKeyDictionary[Decoration, dict[tuple[str | None, str], Point]] = (
@@ -74,175 +112,169 @@ class Planner:
             plan = self._plans[endpoint, method] = self._make(endpoint, view, method)
         return plan
 
-    def _known(self, endpoint: str | None, method: str) -> str:
-        """Return a method that routing let through: any at all may come in where it did not."""
-        return "GET" if endpoint is None and method not in self._exempt_methods else method
-
     def stray(self, decoration: Decoration, endpoint: str | None, method: str) -> Point:
-        """Bind the rules of a decorated function that is called by the view, or by its class."""
+        """Return the point of a decorated function that the view, or its class, calls."""
         method = self._known(endpoint, method)
         known = self._strays.setdefault(decoration, {})
         if (endpoint, method) not in known:
             function = decoration.function
             mark = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '')}"
             scope = f"{spelled(endpoint or '')}{SCOPE_MARK}{spelled(mark)}"
-            bounds = self._bind(decoration.rules, "function", scope, method)
-            known[endpoint, method] = Point.of(bounds)
+            bounds = _present(self._bind(decoration.rules, "function", scope, endpoint, method))
+            known[endpoint, method] = Point(decoration, bounds, ends_request=False)
         return known[endpoint, method]
 
+    def block(self, rules: Sequence[Rule], endpoint: str | None, method: str) -> Point:
+        """Return the point of a ``with`` block, whose rules have scopes of their own."""
+        bounds = _present(self._bind(rules, "block", "", endpoint, self._known(endpoint, method)))
+        return Point(BLOCK, bounds, ends_request=False)
+
+    def is_exempt(self, endpoint: str, view: View, method: str) -> bool:
+        """Return whether somebody said that an endpoint is to be free of some limits."""
+        return self._exemptions(endpoint, view, method)[-1] != NOT_EXEMPT
+
+    def _exemptions(self, endpoint: str, view: View, method: str) -> list[Exemption]:
+        levels = self._endpoints.exemptions(endpoint, view, method)
+        return [Exemption()] * len(levels) if method in self._exempt_methods else levels
+
+    def _known(self, endpoint: str | None, method: str) -> str:
+        """Return a method that routing let through. Where it did not, any text may come in."""
+        return "GET" if endpoint is None and method not in self._exempt_methods else method
+
     def _make(self, endpoint: str | None, view: View | None, method: str) -> Plan:
+        """Make a plan: application and default limits, the blueprints', then the view's own."""
         if endpoint is None or view is None:
             free = method in self._exempt_methods
-            return Plan(view, Point.of(() if free else self._of_application(method)), {})
-        own, at = self._own(endpoint, view, method)
-        charged = {bound for bounds in at.values() for bound in bounds}
-        before = [bound for bound in own if bound not in charged]
-        if not self.is_exempt(endpoint, view, method):
-            before = [
-                *self._of_application(method),
-                *before,
-                *self._inherited(endpoint, own, method),
-            ]
-        return Plan(view, Point.of(before), {d: Point.of(bounds) for d, bounds in at.items()})
+            return Plan(view, (Point(BEFORE, () if free else self._of_application(None, method)),))
+        exemptions = self._exemptions(endpoint, view, method)
+        own, decorated = self._own(endpoint, view, method)
+        charged = {bound for _, bounds in decorated for bound in bounds}
+        hooked, default = self._inherited(endpoint, own, method, exemptions)
+        before = [bound for bound in own if bound not in charged] + default
+        if not exemptions[-1].application:
+            before = [*self._of_application(endpoint, method), *before]
+        points = [*self._at_hooks(endpoint, before, hooked), *decorated]
+        return Plan(view, tuple(Point(place, tuple(bounds)) for place, bounds in points))
 
-    def _of_application(self, method: str) -> tuple[BoundRule, ...]:
+    def _of_application(self, endpoint: str | None, method: str) -> tuple[BoundRule, ...]:
         scope = f"{SCOPE_MARK}application"
-        return self._bind(self._application, "application", scope, method)
+        return _present(self._bind(self._application, "application", scope, endpoint, method))
 
     def _own(
         self, endpoint: str, view: View, method: str
-    ) -> tuple[list[BoundRule], dict[Decoration, tuple[BoundRule, ...]]]:
-        """Bind the view's own rules: all of them, and by the decorator that charges them."""
+    ) -> tuple[list[BoundRule], list[tuple[Place, list[BoundRule]]]]:
+        """Bind the view's own rules: all of them, and those of each decorator, outer first."""
         own: list[BoundRule] = []
-        at: dict[Decoration, tuple[BoundRule, ...]] = {}
-        for function, scope in self._functions(endpoint, view, method):
-            found = [d for f in chain(function) if (d := self._registry.decoration(f))]
-            found.reverse()  # names are counted from the innermost decorator out
+        decorated: list[tuple[Place, list[BoundRule]]] = []
+        for function, scope in self._endpoints.functions(endpoint, view, method):
+            found = self._endpoints.decorations(function)
             rules = [rule for decoration in found for rule in decoration.rules]
-            rules += self._misplaced(function, found, method)
-            bound = {b.rule: b for b in self._bind(rules, "view", scope, method)}
-            own += bound.values()
-            for decoration in found:
-                at[decoration] = tuple(bound[rule] for rule in decoration.rules if rule in bound)
-        return own, at
+            rules += self._endpoints.misplaced(function, method)
+            bounds = self._bind(rules, "view", scope, endpoint, method)
+            own += _present(bounds)
+            groups = _grouped([(decoration, len(decoration.rules)) for decoration in found], bounds)
+            decorated += reversed(groups.items())
+        return own, decorated
 
-    def _functions(self, endpoint: str, view: View, method: str) -> Iterator[tuple[View, str]]:
-        """Yield the functions that answer, each with the scope of the limits on it."""
-        yield view, spelled(endpoint)
-        view_class = getattr(view, "view_class", None)
-        verb = method.lower()
-        if method == "HEAD" and not hasattr(view_class, "head"):
-            verb = "get"
-        for name in ("dispatch_request", verb):
-            if (function := getattr(view_class, name, None)) is not None:
-                yield function, f"{spelled(endpoint)}{SCOPE_MARK}{name}"
+    def _inherited(
+        self, endpoint: str, own: list[BoundRule], method: str, exemptions: list[Exemption]
+    ) -> tuple[dict[Place, list[BoundRule]], list[BoundRule]]:
+        """Bind the blueprints' and default rules that the view's own leave in force.
 
-    def _misplaced(self, function: View, found: list[Decoration], method: str) -> list[Rule]:
-        """Return the rules of decorators above ``@app.route``, which the view never runs through.
-
-        Such a wrapper serves no endpoint, while the function that it wraps does.
-
-        :param found: the decorations that the view does run through.
+        :param exemptions: see :meth:`Endpoints.exemptions`.
+        :returns: the blueprints' rules by the hook that charges them, and the default ones.
         """
-        rules: list[Rule] = []
-        if method == "OPTIONS":
-            return rules  # most likely Flask's automatic answer, which reaches no view either
-        # By identity, since views need not be hashable.
-        inside = {id(decoration.function): decoration.rules for decoration in found}
-        serving: set[int] | None = None
-        for inner in chain(function):
-            placed = inside.get(id(inner), ())
-            for decoration in self._registry.decorations_of(inner):
-                above = decoration.rules[len(placed) :]
-                if not above or decoration.rules[: len(placed)] != placed:
-                    continue  # nothing more, or made of the same function for another endpoint
-                serving = self._serving() if serving is None else serving
-                if id(decoration.wrapper()) not in serving:
-                    rules += [rule for rule in above if rule not in rules]
-        return rules
-
-    def _serving(self) -> set[int]:
-        """Return the identities of all functions that answer in any of the applications."""
-        return {
-            id(f)
-            for app in self._registry.apps
-            for view in app.view_functions.values()
-            for function in (view, *_verbs(view))
-            for f in chain(function)
-        }
-
-    def is_exempt(self, endpoint: str, view: View, method: str) -> bool:
-        """Return whether application, blueprint and default limits leave an endpoint out."""
-        is_exempt = self._registry.is_exempt
-        return (
-            method in self._exempt_methods
-            or self._serves_files(endpoint)
-            or any(
-                is_exempt(f)
-                for function, _ in self._functions(endpoint, view, method)
-                for f in chain(function)
-            )
-            or any(is_exempt(blueprint) for blueprint in self._blueprints(endpoint))
-        )
-
-    def _serves_files(self, endpoint: str) -> bool:
-        if endpoint == "static":
-            return self._app.has_static_folder
-        blueprint = self._app.blueprints.get(endpoint.removesuffix(".static"))
-        return endpoint.endswith(".static") and bool(blueprint and blueprint.has_static_folder)
-
-    def _blueprints(self, endpoint: str) -> Iterator[Blueprint]:
-        """Yield the blueprints that an endpoint is nested in, the innermost first."""
-        name = endpoint
-        while "." in name:
-            name = name.rpartition(".")[0]
-            if (blueprint := self._app.blueprints.get(name)) is not None:
-                yield blueprint
-
-    def _inherited(self, endpoint: str, own: list[BoundRule], method: str) -> Iterator[BoundRule]:
-        """Yield the blueprints' and default rules that the view's own leave in force."""
-        level: Sequence[BoundRule] = own
-        for n, blueprint in enumerate(self._blueprints(endpoint), 1):
-            if any(bound.rule.override_defaults for bound in level):
-                return
+        in_force: Sequence[BoundRule] = own
+        hooked: dict[Place, list[BoundRule]] = {}
+        for n, blueprint in enumerate(self._endpoints.blueprints(endpoint), 1):
+            if any(bound.rule.override_defaults for bound in in_force):
+                return hooked, []
+            if exemptions[n].blueprint:
+                continue
             mark = "blueprint" if n == 1 else f"blueprint-{n}"
-            rules = self._registry.blueprints.get(blueprint, [])
             scope = f"{spelled(endpoint)}{SCOPE_MARK}{mark}"
-            level = self._bind(rules, "blueprint", scope, method)
-            yield from level
-        if not any(bound.rule.override_defaults for bound in level):
-            scope = f"{spelled(endpoint)}{SCOPE_MARK}default"
-            yield from self._bind(self._default, "default", scope, method)
+            limits = self._registry.blueprints.get(blueprint, [])
+            rules = [rule for limit in limits for rule in limit.rules]
+            bounds = self._bind(rules, "blueprint", scope, endpoint, method)
+            in_force = _present(bounds)
+            hooked |= _grouped([(limit, len(limit.rules)) for limit in limits], bounds)
+        if exemptions[-1].default or any(bound.rule.override_defaults for bound in in_force):
+            return hooked, []
+        scope = f"{spelled(endpoint)}{SCOPE_MARK}default"
+        return hooked, [*_present(self._bind(self._default, "default", scope, endpoint, method))]
+
+    def _at_hooks(
+        self, endpoint: str, before: list[BoundRule], hooked: dict[Place, list[BoundRule]]
+    ) -> list[tuple[Place, list[BoundRule]]]:
+        """Return what is charged at each hook: together, where no other hook stands between."""
+        points: list[tuple[Place, list[BoundRule]]] = [(BEFORE, before)]
+        joined, missing = False, dict(hooked)
+        for hook in self._hooks(endpoint):
+            if not isinstance(hook, BlueprintLimit):
+                joined = hook is self._hook
+            elif (bounds := missing.pop(hook, None)) is None:
+                continue  # a limit further in overrides this one, or it is another Limiter's
+            elif joined:
+                points[-1][1].extend(bounds)
+            else:
+                points.append((hook, bounds))
+                joined = True
+        for bounds in missing.values():  # put on a blueprint that takes no more hooks
+            before.extend(bounds)
+        return points
+
+    def _hooks(self, endpoint: str) -> Iterator[Any]:
+        """Yield the functions that Flask calls before the view, in its order.
+
+        Flask has no public way to ask. Its table of hooks is read here and nowhere else. If our
+        own hook is not found there, what could be charged together is charged one by one.
+        """
+        for name in (None, *reversed(blueprint_names(endpoint))):
+            yield from self._app.before_request_funcs.get(name, ())
 
     def _bind(
-        self, rules: Iterable[Rule], source: Source, scope: str, method: str
-    ) -> tuple[BoundRule, ...]:
-        """Bind those rules that serve a method; names do not depend on which these are."""
-        bound = []
-        taken: dict[str, set[str]] = {}
+        self,
+        rules: Iterable[Rule],
+        source: Source,
+        scope: str,
+        endpoint: str | None,
+        method: str,
+    ) -> list[BoundRule | None]:
+        """Bind each rule that serves a method. Names do not depend on which these are."""
+        bounds: list[BoundRule | None] = []
+        names: dict[str, set[str]] = {}
         callables = 0
         for rule in rules:
-            at = scope if rule.scope is None else spelled(rule.scope)
+            place = scope if rule.scope is None else spelled(_scope_of(rule, endpoint))
             if rule.per_method:
-                at += SCOPE_MARK + counted_as(method)
-            if not callable(rule.limits):
-                fixed = tails(at, rule.limits, taken.setdefault(at, set()))
-            else:
-                # What it will return is not known, so its names get a scope of their own.
-                fixed = None
-                if rule.scope is None:
-                    callables += 1
-                    at += f"{SCOPE_MARK}callable" + (f"-{callables}" if callables > 1 else "")
-            if rule.serves(method):
-                key_func = rule.key_func or self._key_func
-                shadow = rule.dry_run or self._dry_run
-                bound.append(BoundRule(rule, source, key_func, at, fixed, shadow))
-        return tuple(bound)
+                place += SCOPE_MARK + counted_as(method)
+            if callable(rule.limits) and rule.scope is None:
+                # The names that it will return are not known, so they get a scope of their own.
+                callables += 1
+                place += f"{SCOPE_MARK}callable" + (f"-{callables}" if callables > 1 else "")
+            bound = BoundRule.of(
+                rule,
+                source,
+                place,
+                key_func=self._key_func,
+                dry_run=self._dry_run,
+                names=names.setdefault(place, set()),
+            )
+            bounds.append(bound if rule.serves(method) else None)
+        return bounds
 
 
-def _verbs(view: View) -> Iterator[View]:
-    """Yield the methods of a view's class, if it has one."""
-    view_class = getattr(view, "view_class", None)
-    for name in ("dispatch_request", *http_method_funcs):
-        if (function := getattr(view_class, name, None)) is not None:
-            yield function
+def _scope_of(rule: Rule, endpoint: str | None) -> str:
+    return checked_scope(rule.scope(endpoint or "") if callable(rule.scope) else rule.scope)
+
+
+def _present(bounds: Iterable[BoundRule | None]) -> tuple[BoundRule, ...]:
+    return tuple(bound for bound in bounds if bound is not None)
+
+
+def _grouped(
+    places: Iterable[tuple[Place, int]], bounds: Sequence[BoundRule | None]
+) -> dict[Place, list[BoundRule]]:
+    """Deal rules out to the places that they came from, each with the number of its rules."""
+    rest = iter(bounds)
+    return {place: [*_present(islice(rest, number))] for place, number in places}

@@ -1,131 +1,197 @@
-"""Rules: limits bound to a key, a cost and conditions, as written at a decorator or in settings."""
+"""Rules: limits with a key, a cost and conditions, as written at a decorator or in settings."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import lru_cache, wraps
-from typing import Any, Literal
+from typing import Any
+from uuid import UUID
 
 from flask import Response, current_app
+from flask.typing import ResponseReturnValue
 
-from .decisions import Charge, Decision
+from .decisions import Decision
 from .errors import ConfigError
-from .keys import KeyFunc, tail
-from .limits import EXACT, Limit, Number, distinct_names
+from .limits import EXACT, Limit, Number
 
-#: What a rule may be written as; a callable returns any of the others, or None: no limit now.
-RuleText = str | Limit | Sequence[str | Limit]
-RuleSource = RuleText | Callable[[], Any]
+#: The limits of a rule as they are written. A callable returns any of the others, or None, ""
+#: or []: no limit now.
+LimitSource = str | Limit | Sequence[str | Limit]
+RuleSource = LimitSource | Callable[[], Any]
 
-#: Where a rule was written, from the outside in.
-Source = Literal["application", "default", "blueprint", "view", "function"]
+# Return types of users' functions. Each may be async, and on_breach answers as a view does.
+Key = str | int | UUID | None | Awaitable[str | int | UUID | None]
+Breach = Callable[[Decision], ResponseReturnValue | Awaitable[ResponseReturnValue | None] | None]
 
-_SWITCHES = frozenset({"per_method", "override_defaults", "dry_run"})
+_FUNCTIONS = ("key_func", "exempt_when", "deduct_when", "on_breach")
+_SWITCHES = ("per_method", "override_defaults", "dry_run")
 
 _parse_many = lru_cache(maxsize=1000)(Limit.parse_many)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Rule:
-    """What one decorator, or one setting, asks for; see :meth:`flask_bucket.Limiter.limit`."""
+    """Limits, and all that :meth:`flask_bucket.Limiter.limit` takes beside them, as one value.
 
-    limits: tuple[Limit, ...] | Callable[[], tuple[Limit, ...]]
-    key_func: KeyFunc | None = None
-    scope: str | None = None
+    A rule is written once and used wherever a limit's text can be: at views, at blueprints, in
+    ``default_limits`` and in ``application_limits``. The parameters are those of
+    :meth:`flask_bucket.Limiter.limit`.
+
+    :raises ConfigError: where it is written, for anything that is not what was expected.
+
+    >>> Rule("5/second burst 20", cost=2).limits
+    (Limit('5/second burst 20'),)
+    """
+
+    rule: RuleSource | None = None
+    _: KW_ONLY
+    burst: int | None = None
+    capacity: Number | None = None
+    refill_rate: Number | None = None
+    per: Number = 1
+    key_func: Callable[[], Key] | None = None
+    scope: str | Callable[[str], str] | None = None
+    name: str | None = None
     per_method: bool = False
-    methods: frozenset[str] | None = None
-    cost: int | Callable[[], int] = 1
-    exempt_when: Callable[[], bool] | None = None
-    deduct_when: Callable[[Response], bool] | None = None
+    methods: Collection[str] | None = None
+    cost: int | Callable[[], int | Awaitable[int]] = 1
+    exempt_when: Callable[[], bool | Awaitable[bool]] | None = None
+    deduct_when: Callable[[Response], bool | Awaitable[bool]] | None = None
     override_defaults: bool = True
-    error_message: str | Callable[[], str] | None = None
-    on_breach: Callable[[Decision], Any] | None = None
+    error_message: str | Callable[[], str | Awaitable[str]] | None = None
+    on_breach: Breach | None = None
     dry_run: bool = False
-    #: Whether any of its callables must be awaited.
-    has_async: bool = False
+    #: The limits as values, or the function that returns them for each request.
+    limits: tuple[Limit, ...] | Callable[[], tuple[Limit, ...]] = field(
+        init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        self._check()
+        object.__setattr__(self, "limits", self._read())
+        object.__setattr__(self, "methods", _methods(self.methods))
+        if not callable(self.cost):
+            object.__setattr__(self, "cost", checked_cost(self.cost))
+
+    def __repr__(self) -> str:
+        given = (f"{name}={getattr(self, name)!r}" for name in _options_of(self))
+        source = () if self.rule is None else (repr(self.rule),)
+        return f"Rule({', '.join((*source, *given))})"
 
     def serves(self, method: str) -> bool:
-        """Return whether the rule is for this method; HEAD counts as GET."""
+        """Return whether the rule is for this method. HEAD counts as GET."""
         return self.methods is None or counted_as(method) in self.methods
+
+    @property
+    def has_async(self) -> bool:
+        """Whether any of its functions must be awaited."""
+        return any(inspect.iscoroutinefunction(getattr(self, f.name)) for f in fields(self)[:-1])
+
+    def _check(self) -> None:
+        for what in _FUNCTIONS:
+            value = getattr(self, what)
+            if not (value is None or callable(value)):
+                raise ConfigError(f"{what} is a function to be called, not {value!r}.")
+        for what in _SWITCHES:
+            if not isinstance(getattr(self, what), bool):
+                raise ConfigError(f"{what} is True or False, not {getattr(self, what)!r}.")
+        message = self.error_message
+        if not (message is None or isinstance(message, str) or callable(message)):
+            raise ConfigError(f"error_message is a text or a function, not {message!r}.")
+        if self.scope is not None and not callable(self.scope):
+            checked_scope(self.scope)
+
+    def _read(self) -> tuple[Limit, ...] | Callable[[], tuple[Limit, ...]]:
+        source = self.rule
+        if self.capacity is not None or self.refill_rate is not None:
+            return (self._of_numbers(),)
+        if self.per != 1:
+            raise ConfigError(
+                f"per={self.per!r} goes with capacity and refill_rate; {source!r} says its own."
+            )
+        if isinstance(source, Rule):
+            raise ConfigError(
+                "A Rule is complete. Give its options where it is made, not to limit() as well: "
+                f"given was {source!r}."
+            )
+        if not callable(source):
+            return _limits(source, self.burst, self.name)
+        # A wrong burst or name is found here, not at the first request.
+        Limit(1 if self.burst is None else self.burst, 1, name=self.name)
+        asked = plain(source)
+        return wraps(source)(lambda: _returned(asked(), self.burst, self.name))
+
+    def _of_numbers(self) -> Limit:
+        if self.rule is not None or self.burst is not None:
+            raise ConfigError(
+                "A limit is written as a text or as capacity and refill_rate, not as both: "
+                f"given were {self.rule!r}, burst={self.burst!r}, capacity={self.capacity!r} and "
+                f"refill_rate={self.refill_rate!r}."
+            )
+        if self.capacity is None or self.refill_rate is None:
+            raise ConfigError(
+                "A limit needs both capacity and refill_rate, such as capacity=10, refill_rate=2; "
+                f"given were capacity={self.capacity!r} and refill_rate={self.refill_rate!r}."
+            )
+        return Limit(self.capacity, self.refill_rate, self.per, self.name)
+
+
+def _options_of(rule: Rule) -> list[str]:
+    """Return the names of the options that a rule was given."""
+    options = (f for f in fields(rule) if f.init and f.name != "rule")
+    return [f.name for f in options if getattr(rule, f.name) is not f.default]
 
 
 def counted_as(method: str) -> str:
+    """Return the method under whose limits another one counts."""
     return "GET" if method == "HEAD" else method
 
 
-def make_rule(
-    rule: RuleSource | None,
-    *,
-    burst: int | None = None,
-    capacity: Number | None = None,
-    refill_rate: Number | None = None,
-    per: Number = 1,
-    name: str | None = None,
-    scope: str | None = None,
-    methods: Collection[str] | None = None,
-    cost: int | Callable[[], Any] = 1,
-    **conditions: Any,
-) -> Rule:
-    """Check and build a rule where it is written.
+def rules_of(source: Any, **options: Any) -> tuple[Rule, ...]:
+    """Return the rules that a decorator asks for. A list may mix Rules with limits.
+
+    :raises ConfigError: for options beside a Rule, which has its own.
+    """
+    parts = source if isinstance(source, (list, tuple)) else [source]
+    if not any(isinstance(part, Rule) for part in parts):
+        return (Rule(source, **options),)
+    if given := _options_of(Rule("1/second", **options)):
+        raise ConfigError(
+            f"A Rule is complete. Give {', '.join(given)} where it is made, not to limit() as "
+            f"well: given was {source!r}."
+        )
+    return tuple(part if isinstance(part, Rule) else Rule(part) for part in parts)
+
+
+def make_rules(source: Any) -> tuple[Rule, ...]:
+    """Build the rules of a setting: a text, a Rule, or a list of what a rule may be.
 
     :raises ConfigError: for anything that could not be a rule.
     """
-    limits: tuple[Limit, ...] | Callable[[], tuple[Limit, ...]]
-    if capacity is not None or refill_rate is not None:
-        if rule is not None or burst is not None:
-            raise ConfigError(
-                "A limit is written as a text or as capacity and refill_rate, not as both: "
-                f"given were {rule!r}, burst={burst!r}, capacity={capacity!r} and "
-                f"refill_rate={refill_rate!r}."
-            )
-        if capacity is None or refill_rate is None:
-            raise ConfigError(
-                "A limit needs both capacity and refill_rate, such as capacity=10, refill_rate=2; "
-                f"given were capacity={capacity!r} and refill_rate={refill_rate!r}."
-            )
-        limits = (Limit(capacity, refill_rate, per, name),)
-    elif per != 1:
-        raise ConfigError(f"per={per!r} goes with capacity and refill_rate; {rule!r} says its own.")
-    elif callable(rule):
-        # A burst or name that is none is told of here, not at the first request.
-        Limit(1 if burst is None else burst, 1, name=name)
-        source = plain(rule)
-        limits = wraps(rule)(lambda: _limits(source(), burst, name, optional=True))
-    else:
-        limits = _limits(rule, burst, name, optional=False)
-    _check(scope, conditions)
-    functions = [f for f in (rule, cost, *conditions.values()) if callable(f)]
-    plained: dict[str, Any] = {
-        what: plain(value) if callable(value) else value for what, value in conditions.items()
-    }
-    return Rule(
-        limits=limits,
-        scope=scope,
-        methods=_methods(methods),
-        cost=plain(cost) if callable(cost) else checked_cost(cost),
-        has_async=any(map(inspect.iscoroutinefunction, functions)),
-        **plained,
-    )
+    if source is None or source == "" or source == ():
+        return ()
+    if isinstance(source, (str, Limit, Rule)) or callable(source):
+        return rules_of(source)
+    if not isinstance(source, Iterable) or isinstance(source, (bytes, Mapping, Set)):
+        # A set has no order, and names are counted in it: workers would not share buckets.
+        raise ConfigError(f"{source!r} is not a list of limits, such as ['5/second', '100/hour'].")
+    return tuple(rule for part in source for rule in rules_of(part))
 
 
-def _check(scope: object, conditions: Mapping[str, Any]) -> None:
-    """Raise ConfigError for a scope, a function or a switch that is none."""
-    for what, value in conditions.items():
-        if what.endswith(("func", "when", "breach")) and not (value is None or callable(value)):
-            raise ConfigError(f"{what} is a function to be called, not {value!r}.")
-        if what in _SWITCHES and not isinstance(value, bool):
-            raise ConfigError(f"{what} is True or False, not {value!r}.")
-    message = conditions.get("error_message")
-    if not (message is None or isinstance(message, str) or callable(message)):
-        raise ConfigError(f"error_message is a text or a function, not {message!r}.")
-    if scope is not None and (not isinstance(scope, str) or not scope):
-        raise ConfigError(f"A scope is a text that is not empty, not {scope!r}.")
+def rules_set(key: str, value: Any, otherwise: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    """Build the rules that a configuration key asks for. It wins over the constructor if set."""
+    if value is None:
+        return otherwise
+    try:
+        return make_rules(value)
+    except ConfigError as error:
+        raise ConfigError(f"{key}: {error}") from None
 
 
 def plain(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that can be called from here, also if it must be awaited."""
+    """Return a function that can be called without awaiting it."""
     if not inspect.iscoroutinefunction(function):
         return function
 
@@ -137,10 +203,12 @@ def plain(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def checked_cost(cost: object) -> int:
-    """Return a cost if it is one.
+    """Return a cost as an int.
 
-    :raises ConfigError: unless it is an int of at least 0.
+    :raises ConfigError: unless it is a whole number of at least 0.
     """
+    if isinstance(cost, float) and cost.is_integer():
+        cost = int(cost)
     if type(cost) is not int or cost < 0:
         raise ConfigError(
             f"A cost is a whole number of tokens of at least 0, not {cost!r}. "
@@ -149,37 +217,49 @@ def checked_cost(cost: object) -> int:
     return min(cost, EXACT - 1)  # more than any capacity all the same
 
 
-def _limits(
-    rule: object, burst: int | None, name: str | None, *, optional: bool
-) -> tuple[Limit, ...]:
-    """Read what a rule is written as, or what its callable returned."""
-    if optional and rule is None:
+def checked_scope(scope: object) -> str:
+    """Return a scope.
+
+    :raises ConfigError: unless it is a text that is not empty.
+    """
+    if not isinstance(scope, str) or not scope:
+        raise ConfigError(f"A scope is a text that is not empty, not {scope!r}.")
+    return scope
+
+
+def _returned(returned: Any, burst: int | None, name: str | None) -> tuple[Limit, ...]:
+    """Read what a limit function returned. None, "" and [] are no limit now."""
+    if returned is None or (isinstance(returned, (str, list, tuple)) and not returned):
         return ()
-    limits = _flattened(rule)
-    if not limits and not optional:
+    return _limits(returned, burst, name)
+
+
+def _limits(source: object, burst: int | None, name: str | None) -> tuple[Limit, ...]:
+    limits = _flattened(source)
+    if not limits:
         raise ConfigError(
-            f"{rule!r} holds no limit. Expected a text such as '5/second burst 20', a Limit, "
+            f"{source!r} holds no limit. Expected a text such as '5/second burst 20', a Limit, "
             "a list of these, or a function that returns one of them."
         )
     if burst is not None:
         if len(limits) != 1 or limits[0].capacity != limits[0].refill_rate:
             raise ConfigError(
-                f"burst={burst!r} goes with one limit that has no burst yet, not with {rule!r}. "
+                f"burst={burst!r} goes with one limit that has no burst yet, not with {source!r}. "
                 "Write each burst into its text, such as '5/second burst 20; 100/minute'."
             )
         limits = (Limit(burst, limits[0].refill_rate, limits[0].per, limits[0].name),)
     return limits if name is None else tuple(limit.named(name) for limit in limits)
 
 
-def _flattened(rule: object) -> tuple[Limit, ...]:
-    if isinstance(rule, Limit):
-        return (rule,)
-    if isinstance(rule, str):
-        return _parse_many(rule)
-    if isinstance(rule, Sequence) and not isinstance(rule, (bytes, bytearray)):
-        return tuple(limit for part in rule for limit in _flattened(part))
+def _flattened(source: object) -> tuple[Limit, ...]:
+    if isinstance(source, Limit):
+        return (source,)
+    if isinstance(source, str):
+        return _parse_many(source)
+    if isinstance(source, Sequence) and not isinstance(source, (bytes, bytearray)):
+        return tuple(limit for part in source for limit in _flattened(part))
     raise ConfigError(
-        f"{rule!r} is not a limit. Expected a text such as '5/second burst 20', a Limit, "
+        f"{source!r} is not a limit. Expected a text such as '5/second burst 20', a Limit, "
         "a list of these, or a function that returns one of them or None."
     )
 
@@ -192,91 +272,3 @@ def _methods(methods: Collection[str] | None) -> frozenset[str] | None:
     if not methods:
         raise ConfigError("methods=[] would never limit anything. Leave it out for all methods.")
     return frozenset(counted_as(method.upper()) for method in methods)
-
-
-def make_rules(limits: RuleSource | Iterable[RuleSource] | None) -> tuple[Rule, ...]:
-    """Build the rules of a setting: a text, or a list of what a rule may be."""
-    if limits is None or limits == "" or limits == ():
-        return ()
-    if isinstance(limits, (str, Limit)) or callable(limits):
-        return (make_rule(limits),)
-    if not isinstance(limits, Iterable) or isinstance(limits, (bytes, Mapping, Set)):
-        # A set has no order, and names are counted in it: workers would not share buckets.
-        raise ConfigError(f"{limits!r} is not a list of limits, such as ['5/second', '100/hour'].")
-    return tuple(make_rule(limit) for limit in limits)
-
-
-def rules_set(key: str, value: Any, otherwise: tuple[Rule, ...]) -> tuple[Rule, ...]:
-    """Build the rules that a configuration key asks for; it wins over the constructor if set."""
-    if value is None:
-        return otherwise
-    try:
-        return make_rules(value)
-    except ConfigError as error:
-        raise ConfigError(f"{key}: {error}") from None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class BoundRule:
-    """A rule bound to where it applies, with everything prepared that no request changes."""
-
-    rule: Rule
-    source: Source
-    key_func: KeyFunc
-    #: The part of the key that says where the rule applies, spelled.
-    scope: str
-    #: The limits, each with what stands behind the client in its keys; None: ask the rule.
-    fixed: tuple[tuple[Limit, str], ...] | None
-    shadow: bool
-
-    def client(self, clients: dict[int, str | None]) -> str | None:
-        """Return whom the current request is charged to, or None if the rule leaves it out.
-
-        :param clients: what key functions returned, by their identity: each is asked once.
-        """
-        if self.rule.exempt_when is not None and self.rule.exempt_when():
-            return None
-        key_func = self.key_func
-        if id(key_func) not in clients:
-            clients[id(key_func)] = checked_key(key_func(), key_func)
-        return clients[id(key_func)]
-
-    @property
-    def is_fixed(self) -> bool:
-        """Whether a client is charged the same with every request, and always something."""
-        rule = self.rule
-        return bool(self.fixed) and isinstance(rule.cost, int) and rule.exempt_when is None
-
-    def charges(self, begin: str) -> list[Charge]:
-        """Return what a client is charged now; its keys begin as :meth:`Spelling.begin` says."""
-        rule = self.rule
-        fixed = self.fixed
-        if fixed is None:
-            assert callable(rule.limits)
-            fixed = tails(self.scope, rule.limits())
-        if not fixed:
-            return []
-        cost = rule.cost if isinstance(rule.cost, int) else checked_cost(rule.cost())
-        returns = rule.deduct_when is not None
-        return [Charge(limit, begin + behind, cost, returns) for limit, behind in fixed]
-
-
-def checked_key(key: object, key_func: object) -> str | None:
-    """Return what a key function returned, if it is a key.
-
-    :raises ConfigError: unless it is a text or None.
-    """
-    if key is None or isinstance(key, str):
-        return key
-    name = getattr(key_func, "__qualname__", key_func)
-    raise ConfigError(
-        f"A client's key is a text, or None to leave the request out; {key!r} came from {name}. "
-        "Use str() on a number; decode bytes."
-    )
-
-
-def tails(
-    scope: str, limits: Iterable[Limit], taken: set[str] | None = None
-) -> tuple[tuple[Limit, str], ...]:
-    """Pair each limit with what stands behind the client in its keys, under a name of its own."""
-    return tuple((limit, tail(scope, limit.name)) for limit in distinct_names(limits, taken))

@@ -12,10 +12,9 @@ from fractions import Fraction
 
 from flask import Flask
 
-from .errors import ConfigError
+from .applications import enforcers_of
 from .extension import Limiter
 from .limits import SECOND
-from .state import AppState
 from .stores.base import Store
 from .stores.memory import MemoryStore
 
@@ -61,19 +60,12 @@ def use_store(app: Flask, store: Store, name: str | None = None) -> None:
     :param name: only the Limiter of this name; by default all of them.
     :raises ConfigError: if there is no such Limiter.
     """
-    states: dict[str, AppState] = app.extensions.get("flask_bucket", {})
-    chosen = [state for known, state in states.items() if name in (None, known)]
-    if not chosen:
-        raise ConfigError(
-            f"The application {app.name!r} has no Limiter{'' if name is None else f' {name!r}'}. "
-            "Call limiter.init_app(app) first."
-        )
-    for state in chosen:
-        state.store = store
+    for enforcer in enforcers_of(app, name).values():
+        enforcer.store = store
 
 
 def use_clock(app: Flask, name: str | None = None) -> ManualClock:
-    """Let an application's Limiters count in empty buckets, on a clock that you turn.
+    """Let an application's Limiters count in full buckets, on a clock that you turn.
 
     :param name: only the Limiter of this name; by default all of them.
     :raises ConfigError: if there is no such Limiter.
@@ -96,14 +88,14 @@ def use_clock(app: Flask, name: str | None = None) -> ManualClock:
 @contextmanager
 def limits_off(*limiters: Limiter) -> Iterator[None]:
     """Switch limits off for a while, whatever ``BUCKET_ENABLED`` says."""
-    before = [limiter._enabled for limiter in limiters]
+    before = [limiter._registry.enabled for limiter in limiters]
     for limiter in limiters:
         limiter.enabled = False
     try:
         yield
     finally:
         for limiter, enabled in zip(limiters, before, strict=True):
-            limiter._enabled = enabled
+            limiter._registry.enabled = enabled
 
 
 try:

@@ -193,7 +193,7 @@ def test_one_object_serves_several_applications() -> None:
 @pytest.mark.parametrize("kind", [PrometheusMetrics, OpenTelemetryMetrics])
 def test_an_application_without_limiters_is_refused(kind: Any) -> None:
     options = {"registry": CollectorRegistry()} if kind is PrometheusMetrics else {}
-    with pytest.raises(ConfigError, match="no Limiter to measure"):
+    with pytest.raises(ConfigError, match="has no Limiter"):
         kind(Flask(__name__), **options)
 
 

@@ -72,7 +72,7 @@ def test_each_clock_begins_with_empty_hands(app: Flask) -> None:
 
 
 def test_a_limiter_that_is_not_there_is_said_to_be_missing(app: Flask) -> None:
-    with pytest.raises(ConfigError, match="no Limiter 'api'"):
+    with pytest.raises(ConfigError, match="Limiter 'api' does not know"):
         use_clock(app, "api")
     with pytest.raises(ConfigError, match="init_app"):
         use_store(Flask(__name__), MemoryStore())

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from itertools import islice
 from typing import Any
-from urllib.parse import unquote
 
 from flask import Flask
 from werkzeug.middleware.proxy_fix import ProxyFix
 
+from ..bound import BoundRule
+from ..enforcing import Enforcer
 from ..errors import StoreUnavailable
+from ..keys import KeyParts
 from ..limits import Limit
-from ..rules import BoundRule
-from ..state import AppState
 from ..stores.redis.inspection import RedisServer
 from .findings import Finding
 from .states import exempt_in, routes
@@ -39,7 +39,7 @@ _INTERNAL = tuple(
 )
 
 
-def setting_checks(state: AppState, server: RedisServer | None, workers: int) -> Iterator[Finding]:
+def setting_checks(state: Enforcer, server: RedisServer | None, workers: int) -> Iterator[Finding]:
     """Yield what is found in one Limiter's settings."""
     if server is None:
         yield _in_process(workers)
@@ -126,9 +126,11 @@ def _addresses(server: RedisServer) -> set[IPv4Address | IPv6Address]:
     addresses = set()
     try:
         for key, _ in islice(server.buckets(), _SAMPLE):
-            client = unquote(key.partition("{")[2].partition("}")[0]).partition("/")[0]
+            parts = KeyParts.of(key)
             try:
-                addresses.add(ip_address(client))
+                addresses.add(
+                    ip_address(parts.readable().client.partition("/")[0] if parts else "")
+                )
             except ValueError:
                 continue  # a user, or a digest
     except StoreUnavailable:
@@ -136,7 +138,7 @@ def _addresses(server: RedisServer) -> set[IPv4Address | IPv6Address]:
     return addresses
 
 
-def limit_checks(state: AppState) -> Iterator[Finding]:
+def limit_checks(state: Enforcer) -> Iterator[Finding]:
     """Yield which limits can never be met, and which are too tight to be kept by anyone."""
     seen: set[Finding] = set()
     for route in routes(state.app):
@@ -158,7 +160,7 @@ def _is_own(bound: BoundRule) -> bool:
 
 
 def _of_limit(where: str, bound: BoundRule, limit: Limit) -> Iterator[Finding]:
-    cost = bound.rule.cost
+    cost = bound.cost
     if isinstance(cost, int) and cost > limit.capacity:
         yield Finding(
             "FB301",
@@ -178,7 +180,7 @@ def _of_limit(where: str, bound: BoundRule, limit: Limit) -> Iterator[Finding]:
         )
 
 
-def route_checks(states: Mapping[str, AppState]) -> Iterator[Finding]:
+def route_checks(states: Mapping[str, Enforcer]) -> Iterator[Finding]:
     """Yield the routes that have no limit of any Limiter, and were not exempted."""
     app = next(iter(states.values())).app
     bare = [

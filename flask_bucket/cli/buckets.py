@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote
 
 from ..bucket import State, refresh, wait
+from ..enforcing import Enforcer
+from ..keys import KeyParts
 from ..limits import SECOND, Limit
-from ..state import AppState
 from ..stores.redis.inspection import RedisServer
 from .output import Failure
 from .states import known_limits
@@ -55,7 +55,7 @@ class Bucket:
         }
 
 
-def server_of(limiter: str, state: AppState) -> RedisServer:
+def server_of(limiter: str, state: Enforcer) -> RedisServer:
     """Return the server that holds a Limiter's buckets.
 
     :raises Failure: if they are in the memory of the processes that serve.
@@ -71,7 +71,7 @@ def server_of(limiter: str, state: AppState) -> RedisServer:
     return server
 
 
-def stored(limiter: str, state: AppState, client: str | None = None) -> Iterator[Bucket]:
+def stored(limiter: str, state: Enforcer, client: str | None = None) -> Iterator[Bucket]:
     """Yield the buckets of a Limiter that are not full, or those of one client.
 
     :param client: spelled as in its keys.
@@ -79,18 +79,16 @@ def stored(limiter: str, state: AppState, client: str | None = None) -> Iterator
     server = server_of(limiter, state)
     known = known_limits(state)
     now = server.clock()
-    head = len(f"{state.spelling.prefix}:{{")
     for key, kept in server.buckets(client):
-        spelled, mark, behind = key[head:].partition("}:")
-        if mark:
-            yield _bucket(limiter, spelled, behind, kept, known, now)
+        parts = KeyParts.of(key)
+        if parts is not None:
+            yield _bucket(limiter, parts, kept, known, now)
 
 
 def _bucket(
-    limiter: str, client: str, behind: str, kept: State, known: Mapping[str, Limit], now: int
+    limiter: str, parts: KeyParts, kept: State, known: Mapping[str, Limit], now: int
 ) -> Bucket:
-    scope, _, name = behind.rpartition(":")
-    limit = known.get("}:" + behind)
+    limit = known.get(parts.ending)
     tokens, next_in, full_in = kept.tokens // kept.scale, None, None
     if limit is not None:
         now = max(now, kept.last_refill) if kept.last_refill - now < SECOND else now
@@ -99,6 +97,5 @@ def _bucket(
         if tokens < limit.capacity:
             next_in = (wait(limit, state, now, max(tokens, 0) + 1) or 0) / SECOND
         full_in = (wait(limit, state, now, limit.capacity) or 0) / SECOND
-    return Bucket(
-        limiter, unquote(client), unquote(scope), unquote(name), limit, tokens, next_in, full_in
-    )
+    shown = parts.readable()
+    return Bucket(limiter, shown.client, shown.scope, shown.name, limit, tokens, next_in, full_in)

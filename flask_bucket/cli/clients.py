@@ -8,9 +8,10 @@ from contextlib import contextmanager
 import click
 from flask.cli import with_appcontext
 
+from ..clients import normal_address
+from ..enforcing import Enforcer
 from ..errors import StoreUnavailable
-from ..keys import normal_address
-from ..state import AppState
+from ..keys import keys_start
 from .buckets import Bucket, server_of, stored
 from .output import Failure, Table, counted, duration, print_json, print_table
 from .states import limiters
@@ -71,7 +72,7 @@ def reset(
         click.echo(f"Forgot {counted(forgotten, 'bucket')}.")
 
 
-def _reset_one(client: str, states: Mapping[str, AppState]) -> int:
+def _reset_one(client: str, states: Mapping[str, Enforcer]) -> int:
     for name, state in states.items():
         server_of(name, state).clock()  # all are there, or nothing is forgotten
     return sum(
@@ -81,15 +82,15 @@ def _reset_one(client: str, states: Mapping[str, AppState]) -> int:
     )
 
 
-def _reset_all(states: Mapping[str, AppState], yes: bool) -> int:
+def _reset_all(states: Mapping[str, Enforcer], yes: bool) -> int:
     servers = {name: server_of(name, state) for name, state in states.items()}
     if not yes:
-        keys = " and ".join(f"{state.spelling.prefix}:{{*" for state in states.values())
+        keys = " and ".join(keys_start(state.spelling.prefix) + "*" for state in states.values())
         click.confirm(f"Forget the buckets of all clients ({keys})?", abort=True, err=True)
     return sum(server.forget() for server in servers.values())
 
 
-def spellings(client: str, state: AppState) -> list[str]:
+def spellings(client: str, state: Enforcer) -> list[str]:
     """Return how a client may be spelled in keys: as given, and as the address that it is."""
     address = normal_address(client, state.config.ipv6_prefix)
     return [state.spelling.client(name) for name in dict.fromkeys((client, address))]

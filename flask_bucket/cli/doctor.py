@@ -10,7 +10,7 @@ import click
 from flask import current_app
 from flask.cli import with_appcontext
 
-from ..state import AppState
+from ..enforcing import Enforcer
 from ..stores.redis.inspection import RedisServer
 from .app_checks import limit_checks, proxy_checks, route_checks, setting_checks, workers_in
 from .findings import Finding
@@ -51,7 +51,7 @@ def doctor(workers: int | None, behind_proxy: bool, strict: bool, as_json: bool)
         raise click.exceptions.Exit(1)
 
 
-def findings(states: Mapping[str, AppState], workers: int, behind_proxy: bool) -> Iterator[Finding]:
+def findings(states: Mapping[str, Enforcer], workers: int, behind_proxy: bool) -> Iterator[Finding]:
     """Yield everything that is found, the server first: without it, little else matters."""
     servers = {name: RedisServer.behind(state.store) for name, state in states.items()}
     for name, state in states.items():

@@ -10,8 +10,8 @@ import click
 from flask import current_app
 from flask.cli import with_appcontext
 
-from ..rules import BoundRule
-from ..state import AppState
+from ..bound import BoundRule
+from ..enforcing import Enforcer
 from .output import Table, counted, print_json, print_table
 from .states import Route, exempt_in, limiters, name_of, routes
 
@@ -59,7 +59,7 @@ def limits(as_json: bool) -> None:
         _print(found, states)
 
 
-def _in_force(limiter: str, state: AppState, route: Route | None) -> Iterator[InForce]:
+def _in_force(limiter: str, state: Enforcer, route: Route | None) -> Iterator[InForce]:
     if route is None:
         plan = state.planner.plan(None, "GET")
     else:
@@ -92,7 +92,7 @@ def _limits(bound: BoundRule) -> Iterator[tuple[str, str | None]]:
 
 def cost_of(bound: BoundRule) -> str:
     """Return the cost, or the function that says it."""
-    cost = bound.rule.cost
+    cost = bound.cost
     return str(cost) if isinstance(cost, int) else f"{name_of(cost)}()"
 
 
@@ -110,7 +110,7 @@ def _conditions(bound: BoundRule) -> Iterator[str]:
         yield f"deduct when {name_of(rule.deduct_when)}"
 
 
-def _as_data(route: Route, found: list[InForce], states: Mapping[str, AppState]) -> dict[str, Any]:
+def _as_data(route: Route, found: list[InForce], states: Mapping[str, Enforcer]) -> dict[str, Any]:
     return {
         "rule": route.rule,
         "endpoint": route.endpoint or None,
@@ -135,7 +135,7 @@ def _as_data(route: Route, found: list[InForce], states: Mapping[str, AppState])
     }
 
 
-def _print(found: dict[Route, list[InForce]], states: dict[str, AppState]) -> None:
+def _print(found: dict[Route, list[InForce]], states: dict[str, Enforcer]) -> None:
     headings = ["route", "method", "limit", "key", "cost", "source", "conditions"]
     if len(states) > 1:
         headings.append("limiter")

@@ -20,8 +20,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, Protocol
 
+from ..clients import normal_address
 from ..errors import ConfigError
-from ..keys import normal_address
 
 By = Literal["address", "user"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..decisions import Charge
+from ..enforcing import Enforcer
 from ..errors import StoreUnavailable
 from ..limits import Limit
-from ..state import AppState
 from ..stores.base import innermost
 from ..stores.redis.inspection import Node, RedisServer
 from .findings import Finding
@@ -18,7 +18,7 @@ _OLDEST = {"Redis": (6, 2), "Valkey": (7, 2)}
 _PROBE = "{!doctor}:doctor:probe"
 
 
-def server_checks(state: AppState, server: RedisServer) -> Iterator[Finding]:
+def server_checks(state: Enforcer, server: RedisServer) -> Iterator[Finding]:
     """Yield what is found at the server, in the order of the codes."""
     try:
         seconds = server.round_trip()
@@ -123,7 +123,7 @@ def _persistence(node: Node) -> Iterator[Finding]:
         )
 
 
-def _deciding(state: AppState) -> Iterator[Finding]:
+def _deciding(state: Enforcer) -> Iterator[Finding]:
     """Charge a bucket that is nobody's: only so the script's own permissions are tried."""
     try:
         innermost(state.store).take([Charge(Limit(1, 1), _probe(state))])
@@ -137,7 +137,7 @@ def _deciding(state: AppState) -> Iterator[Finding]:
         )
 
 
-def _permissions(state: AppState, server: RedisServer) -> Iterator[Finding]:
+def _permissions(state: Enforcer, server: RedisServer) -> Iterator[Finding]:
     try:
         forbidden = server.may_not(_probe(state))
     except StoreUnavailable:
@@ -151,7 +151,7 @@ def _permissions(state: AppState, server: RedisServer) -> Iterator[Finding]:
         )
 
 
-def _probe(state: AppState) -> str:
+def _probe(state: Enforcer) -> str:
     return f"{state.spelling.prefix}:{_PROBE}"
 
 

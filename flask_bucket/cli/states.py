@@ -8,8 +8,9 @@ from typing import Any
 
 from flask import Flask, current_app
 
+from ..applications import LimiterMissingError, enforcers_of
+from ..enforcing import Enforcer
 from ..limits import Limit
-from ..state import AppState
 from .output import Failure
 
 
@@ -22,16 +23,15 @@ class Route:
     method: str
 
 
-def limiters(name: str | None = None) -> dict[str, AppState]:
+def limiters(name: str | None = None) -> dict[str, Enforcer]:
     """Return the state of each of the application's Limiters, or of the one that is named.
 
     :raises Failure: if there is none.
     """
-    states: dict[str, AppState] = current_app.extensions.get("flask_bucket", {})
-    if not states:
-        raise Failure(
-            f"The application {current_app.name!r} has no Limiter: call limiter.init_app(app).", 1
-        )
+    try:
+        states = enforcers_of(current_app)
+    except LimiterMissingError as error:
+        raise Failure(str(error), 1) from None
     if name is None:
         return states
     if name not in states:
@@ -54,13 +54,13 @@ def routes(app: Flask) -> Iterator[Route]:
             yield Route(rule.rule, rule.endpoint, method)
 
 
-def known_limits(state: AppState) -> Mapping[str, Limit]:
-    """Return the limits that the application's rules name, by what stands behind the client."""
+def known_limits(state: Enforcer) -> Mapping[str, Limit]:
+    """Return the limits that rules name, by the rest of their keys after the client."""
     known: dict[str, Limit] = {}
     plans = [state.planner.plan(route.endpoint, route.method) for route in routes(state.app)]
     for plan in (*plans, state.planner.plan(None, "GET")):
         for bound in plan.bounds:
-            known |= {behind: limit for limit, behind in bound.fixed or ()}
+            known |= {ending: limit for limit, ending in bound.fixed or ()}
     return known
 
 
@@ -74,11 +74,11 @@ def name_of(function: Any) -> str:
     return name
 
 
-def exempt_in(states: Mapping[str, AppState], route: Route) -> bool:
+def exempt_in(states: Mapping[str, Enforcer], route: Route) -> bool:
     """Return whether somebody said that a route is to be free of limits."""
     return any(is_exempt(state, route) for state in states.values())
 
 
-def is_exempt(state: AppState, route: Route) -> bool:
+def is_exempt(state: Enforcer, route: Route) -> bool:
     view = state.app.view_functions.get(route.endpoint)
     return view is not None and state.planner.is_exempt(route.endpoint, view, route.method)

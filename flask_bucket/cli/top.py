@@ -10,7 +10,7 @@ from heapq import nsmallest
 import click
 from flask.cli import with_appcontext
 
-from ..state import AppState
+from ..enforcing import Enforcer
 from .buckets import Bucket, server_of, stored
 from .clients import bucket_table, reachable
 from .output import Table, plain_table, print_json, print_table, rich_table, wants_colours
@@ -50,7 +50,7 @@ def top(count: int, watch: bool, interval: float, limiter: str | None, as_json: 
             print_table(_table(look()))
 
 
-def emptiest(states: dict[str, AppState], count: int) -> list[Bucket]:
+def emptiest(states: dict[str, Enforcer], count: int) -> list[Bucket]:
     """Return the buckets with the smallest part of their tokens left, the emptiest first."""
     everything = (
         bucket

@@ -14,11 +14,10 @@ from typing import Any, Protocol
 
 from flask import Flask, has_request_context, request
 
+from ..applications import enforcers_of
 from ..decisions import Charge, Decision, Outcome
-from ..errors import ConfigError
 from ..limits import Limit
 from ..signals import store_recovered, store_unavailable
-from ..state import AppState
 from ..stores.base import Store
 
 #: Below this share of its capacity, a bucket is near its limit.
@@ -52,13 +51,7 @@ def measure(app: Flask, instruments: Instruments) -> None:
 
     :raises ConfigError: if it has none.
     """
-    states: dict[str, AppState] = app.extensions.get("flask_bucket", {})
-    if not states:
-        raise ConfigError(
-            f"The application {app.name!r} has no Limiter to measure. Call limiter.init_app(app) "
-            "before init_app of its metrics."
-        )
-    for name, state in states.items():
+    for name, state in enforcers_of(app).items():
         state.store = CountingStore(_timed(state.store, instruments, name), instruments, name)
         instruments.breaker(name, False)
 

@@ -10,6 +10,7 @@ from threading import Lock
 from .. import bucket
 from ..bucket import State
 from ..decisions import Charge, Decision, no_negative_cost
+from ..keys import KeyParts
 from .base import checked_now
 
 
@@ -68,9 +69,8 @@ class MemoryStore:
             self._write(bucket.settle(self._read(charges), charges, at), charges, clock)
 
     def reset(self, client: str) -> int:
-        mark = ":{" + client + "}:"
         with self._lock:
-            keys = [key for key in self._states if mark in key]
+            keys = [k for k in self._states if (p := KeyParts.of(k)) and p.client == client]
             for key in keys:
                 del self._states[key], self._expires[key]
         return len(keys)

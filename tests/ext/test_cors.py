@@ -37,23 +37,36 @@ def test_preflights_are_never_limited(
     assert statuses(client, "/own", 3, headers=ORIGIN) == [200, 200, 429]
 
 
-@pytest.mark.parametrize("limit_above", [True, False])
-def test_preflights_that_a_decorator_answers_are_never_limited(
-    app: Flask, shop: Limiter, client: FlaskClient, limit_above: bool
+def test_preflights_that_a_decorator_above_the_limit_answers_are_free(
+    app: Flask, shop: Limiter, client: FlaskClient
 ) -> None:
-    limit, cross = shop.limit("2/minute"), cross_origin()
-    view = limit(cross(answer())) if limit_above else cross(limit(answer()))
-    app.add_url_rule("/", "v", view)
+    app.add_url_rule("/", "v", cross_origin()(shop.limit("2/minute")(answer())))
     assert statuses(client, "/", 5, **PREFLIGHT) == [200] * 5
     assert statuses(client, "/", 3, headers=ORIGIN) == [200, 200, 429]
 
 
-def test_a_limit_that_names_options_counts_preflights_too(
+def test_preflights_that_reach_a_limit_are_charged(
     app: Flask, shop: Limiter, client: FlaskClient
 ) -> None:
-    view = shop.limit("2/minute", methods=["OPTIONS"])(cross_origin()(answer()))
-    app.add_url_rule("/", "v", view)
+    app.add_url_rule("/", "v", shop.limit("2/minute")(cross_origin()(answer())))
     assert statuses(client, "/", 3, **PREFLIGHT) == [200, 200, 429]
+
+
+@pytest.mark.parametrize("header", [{}, PREFLIGHT["headers"]], ids=["plain", "preflight"])
+def test_no_header_exempts_a_view_that_serves_options_itself(
+    app: Flask, shop: Limiter, client: FlaskClient, header: dict[str, str]
+) -> None:
+    view = shop.limit("3/hour")(answer())
+    app.add_url_rule("/login", "login", view, methods=["POST", "OPTIONS"])
+    assert statuses(client, "/login", 5, method="OPTIONS", headers=header) == [200] * 3 + [429] * 2
+
+
+def test_a_limit_for_some_methods_leaves_preflights_out(
+    app: Flask, shop: Limiter, client: FlaskClient
+) -> None:
+    view = shop.limit("2/minute", methods=["GET"])(cross_origin()(answer()))
+    app.add_url_rule("/", "v", view)
+    assert statuses(client, "/", 5, **PREFLIGHT) == [200] * 5
 
 
 def test_a_refusal_can_be_read_by_the_page(app: Flask, shop: Limiter, client: FlaskClient) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from flask_bucket import ConfigError, Limiter, client_address, request_header
-from flask_bucket.keys import Spelling, spelled, tail
+from flask_bucket.keys import Spelling, ending, spelled
 from flask_bucket.limits import NAME
 from tests.ext.conftest import CountingStore, answer, statuses
 
@@ -201,7 +201,7 @@ def test_a_secret_keeps_clients_out_of_every_key(app: Flask, buckets: CountingSt
 
 
 def test_another_secret_gives_other_keys() -> None:
-    keys = {Spelling("b", secret).begin("alice") for secret in (None, "a", "b", "b" * 65)}
+    keys = {Spelling("b", secret).start("alice") for secret in (None, "a", "b", "b" * 65)}
     assert len(keys) == 4
 
 
@@ -219,7 +219,7 @@ TRIPLES = st.tuples(PARTS, PARTS, NAMES)
 
 
 def spell(client: str, scope: str, name: str) -> str:
-    return Spelling("bucket").begin(client) + tail(spelled(scope), name)
+    return Spelling("bucket").start(client) + ending(spelled(scope), name)
 
 
 @given(TRIPLES, TRIPLES)

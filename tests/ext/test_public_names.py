@@ -19,6 +19,7 @@ def test_the_package_exports_what_the_documentation_names() -> None:
         "Outcome",
         "RateLimitExceeded",
         "RedisStore",
+        "Rule",
         "StoreUnavailable",
         "client_address",
         "limit_exceeded",

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import fractions
-import sys
-from typing import Any
-from unittest.mock import patch
-
 import pytest
 from flask import Flask, Response, abort, request
 from flask.testing import FlaskClient
 
-import flask_bucket
-from flask_bucket import Limiter
-from flask_bucket.keys import Spelling
-from flask_bucket.plans import Planner
-from flask_bucket.stores.redis import links, pool
+from flask_bucket import Limiter, Rule
 from tests.ext.conftest import CountingStore, answer, statuses
-from tests.servers import Server
 
 
 def calls(buckets: CountingStore, client: FlaskClient, path: str = "/") -> list[str]:
@@ -155,84 +145,34 @@ def test_a_key_function_is_asked_once_for_all_limits_at_one_point(
     assert asked == ["key"]
 
 
+def planned(limits: str) -> tuple[Rule, list[str]]:
+    """Return a rule, and a list of the endpoints for which it was planned."""
+    endpoints: list[str] = []
+
+    def scope(endpoint: str) -> str:
+        endpoints.append(endpoint)
+        return f"scope of {endpoint}"
+
+    return Rule(limits, scope=scope), endpoints
+
+
 def test_a_hundred_endpoints_cost_no_more_calls_and_are_planned_once(
     app: Flask, limiter: Limiter, client: FlaskClient, buckets: CountingStore
 ) -> None:
+    rule, endpoints = planned("9/minute")
     for n in range(100):
-        app.add_url_rule(f"/{n}", f"v{n}", limiter.limit(f"{n + 2}/minute")(answer()))
-    with patch.object(Planner, "_make", autospec=True, side_effect=Planner._make) as planned:
-        for _ in range(2):
-            for n in range(100):
-                assert statuses(client, f"/{n}", 1) == [200]
+        app.add_url_rule(f"/{n}", f"v{n}", limiter.limit(rule)(answer()))
+    for _ in range(2):
+        for n in range(100):
+            assert statuses(client, f"/{n}", 1) == [200]
     assert buckets.calls == ["take"] * 200
-    assert planned.call_count == 100
+    assert endpoints == [f"v{n}" for n in range(100)]
 
 
 def test_unknown_methods_and_urls_are_planned_once(app: Flask, buckets: CountingStore) -> None:
-    limiter = Limiter(app, redis=buckets, application_limits=["900/second"])
-    app.register_error_handler(404, limiter.limit("900/second")(lambda error: ("no", 404)))
+    rule, endpoints = planned("900/second")
+    Limiter(app, redis=buckets, application_limits=[rule])
     client = app.test_client()
-    with patch.object(Planner, "_bind", autospec=True, side_effect=Planner._bind) as bound:
-        for n in range(20):
-            assert statuses(client, f"/{n}", 1, method=f"VERB{n}") == [404]
-    assert bound.call_count == 2
-
-
-# What a request does not do again: it was done where the limit was written, or for the first one.
-
-
-def modules_entered(client: FlaskClient) -> set[str]:
-    """Send a request, and return the files of all functions that were called for it."""
-    entered: set[str] = set()
-
-    def note(frame: Any, event: str, _: Any) -> None:
-        if event == "call":
-            entered.add(frame.f_code.co_filename)
-
-    sys.setprofile(note)
-    try:
-        client.get("/")
-    finally:
-        sys.setprofile(None)
-    return entered
-
-
-@pytest.mark.parametrize("times", [1, 3], ids=["allowed", "refused"])
-def test_a_request_counts_in_no_fractions_and_reads_no_limit(
-    buckets: CountingStore, times: int
-) -> None:
-    app = Flask("fast")
-    app.config["BUCKET_HEADERS"] = ("x-ratelimit", "ietf")
-    limiter = Limiter(app, redis=buckets, application_limits="2/minute")
-    app.get("/")(limiter.limit("10007 per 30 days; 9/second burst 20")(answer()))
-    client = app.test_client()
-    statuses(client, "/", times)
-    entered = modules_entered(client)
-    assert flask_bucket.extension.__file__ in entered
-    assert fractions.__file__ not in entered
-    assert flask_bucket.limits.__file__ not in entered
-
-
-def test_a_settled_request_counts_in_no_fractions(
-    app: Flask, limiter: Limiter, client: FlaskClient
-) -> None:
-    limit = limiter.limit("9/minute", deduct_when=lambda response: False)
-    app.get("/")(limit(answer()))
-    client.get("/")
-    assert fractions.__file__ not in modules_entered(client)
-
-
-def test_a_client_s_second_request_writes_and_packs_nothing_anew(
-    app: Flask, server: Server
-) -> None:
-    limiter = Limiter(app, redis=server.url)
-    app.get("/")(limiter.limit("1000/second")(answer()))
-    client = app.test_client()
-    client.get("/")
-    with (
-        patch.object(Spelling, "begin", side_effect=AssertionError),
-        patch.object(pool, "packed", side_effect=AssertionError),
-        patch.object(links, "packed", side_effect=AssertionError),
-    ):
-        assert client.get("/").headers["X-RateLimit-Limit"] == "1000"
-    app.extensions["flask_bucket"]["bucket"].store.close()
+    for n in range(20):
+        assert statuses(client, f"/{n}", 1, method=f"VERB{n}") == [404]
+    assert endpoints == [""]

@@ -19,6 +19,7 @@ import redis
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from ...bucket import State
+from ...keys import keys_start
 from ...limits import SECOND
 from ..base import Store, innermost
 from .replies import FAILURES, scan_literal, translated
@@ -169,7 +170,7 @@ class RedisServer:
         )
 
     def _keys(self, client: str | None = None) -> Iterator[str]:
-        head = f"{self._store.key_prefix}:{{" + ("" if client is None else f"{client}}}:")
+        head = keys_start(self._store.key_prefix, client)
         for node in self._primaries():
             for key in node.scan_iter(match=scan_literal(head) + "*", count=_BATCH):
                 # A pattern finds what it should; but what is removed here is gone for good.

@@ -11,6 +11,7 @@ import redis
 from ...bucket import outcome
 from ...decisions import Charge, Charges, Decision, Outcome, no_negative_cost
 from ...errors import ConfigError, StoreUnavailable
+from ...keys import keys_start
 from ..base import checked_now
 from . import spread
 from .links import SCRIPT as SCRIPT
@@ -124,7 +125,7 @@ class RedisStore:
         )
 
     def reset(self, client: str) -> int:
-        pattern = scan_literal(f"{self.key_prefix}:{{{client}}}:") + "*"
+        pattern = scan_literal(keys_start(self.key_prefix, client)) + "*"
         try:
             keys = list(self.client.scan_iter(match=pattern, count=1000))
             return sum(self.client.unlink(key) for key in keys)

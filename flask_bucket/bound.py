@@ -1,0 +1,164 @@
+"""Bound rules: a rule at the place where it applies, and the charges that it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+from uuid import UUID
+
+from flask import Response
+
+from .clients import KeyFunc
+from .decisions import Charge, Decision
+from .errors import ConfigError
+from .keys import SCOPE_MARK, ending, spelled
+from .limits import Limit, distinct_names
+from .rules import Rule, checked_cost, plain
+
+#: Where a rule was written, from the outside in.
+Source = Literal["application", "default", "blueprint", "view", "function", "block"]
+
+#: The options of a rule that may be functions, and are called for a request.
+_CALLED = ("cost", "exempt_when", "deduct_when", "error_message", "on_breach")
+
+#: A limit, and the rest of its keys after the client.
+Named = tuple[Limit, str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BoundRule:
+    """A rule bound to where it applies, with everything prepared that no request changes."""
+
+    rule: Rule
+    source: Source
+    key_func: KeyFunc
+    #: The part of the key that says where the rule applies, spelled.
+    scope: str
+    #: The limits, each with the rest of its keys. None: only a request can tell.
+    fixed: tuple[Named, ...] | None
+    shadow: bool
+    cost: int | Callable[[], Any]
+    exempt_when: Callable[[], Any] | None
+    deduct_when: Callable[[Response], Any] | None
+    error_message: str | Callable[[], Any] | None
+    on_breach: Callable[[Decision], Any] | None
+
+    @classmethod
+    def of(
+        cls,
+        rule: Rule,
+        source: Source,
+        scope: str,
+        *,
+        key_func: KeyFunc,
+        dry_run: bool,
+        names: set[str],
+    ) -> BoundRule:
+        """Bind a rule.
+
+        :param key_func: the Limiter's, for a rule that has none of its own.
+        :param names: the names in use in this scope already; those given out are added.
+        """
+        fixed = None
+        if not callable(rule.limits):
+            fixed = tuple((x, ending(scope, x.name)) for x in distinct_names(rule.limits, names))
+        return cls(
+            rule,
+            source,
+            key_func if rule.key_func is None else plain(rule.key_func),
+            scope,
+            fixed,
+            rule.dry_run or dry_run,
+            **{name: _plain(getattr(rule, name)) for name in _CALLED},
+        )
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether a client is charged the same with every request, and always something."""
+        return bool(self.fixed) and isinstance(self.cost, int) and self.exempt_when is None
+
+    def charges(self, start: str, facts: Facts) -> list[Charge]:
+        """Return what a client is charged now.
+
+        :param start: the start of the client's keys, as :meth:`Spelling.start` makes it.
+        """
+        named = self.fixed if self.fixed is not None else _apart(self.scope, facts.limits(self))
+        if not named:
+            return []
+        cost, returns = facts.cost(self), self.deduct_when is not None
+        return [Charge(limit, start + rest, cost, returns) for limit, rest in named]
+
+
+class Facts:
+    """The facts of a request that rules depend on. Here, those of the current request.
+
+    Whoever charges a plan without a live request, such as a simulation, brings facts of its own.
+    """
+
+    def __init__(self) -> None:
+        #: What key functions returned, by their identity: each is asked once.
+        self._clients: dict[int, str | None] = {}
+
+    def name(self, key_func: KeyFunc | None, client: str) -> None:
+        """Note a client that is known already, in place of asking its key function."""
+        self._clients[id(key_func)] = client
+
+    def client(self, bound: BoundRule) -> str | None:
+        """Return the client to charge, or None if the rule leaves the request out."""
+        if bound.exempt_when is not None and bound.exempt_when():
+            return None
+        key_func = bound.key_func
+        if id(key_func) not in self._clients:
+            self._clients[id(key_func)] = checked_key(key_func(), key_func)
+        return self._clients[id(key_func)]
+
+    def cost(self, bound: BoundRule) -> int:
+        """Return the tokens that the request costs."""
+        return bound.cost if isinstance(bound.cost, int) else checked_cost(bound.cost())
+
+    def limits(self, bound: BoundRule) -> tuple[Limit, ...]:
+        """Return the limits of a rule whose limits are a function."""
+        limits = bound.rule.limits
+        return limits() if callable(limits) else limits
+
+
+@lru_cache(maxsize=1000)
+def _apart(scope: str, limits: tuple[Limit, ...]) -> tuple[Named, ...]:
+    """Name the limits that a function returned: those with other numbers have other buckets.
+
+    Otherwise "1/minute" for one request and "10/minute" for the next would drink from each other.
+    A limit that was given a name is one bucket, and its balance is carried over.
+    """
+    named = []
+    for given, limit in zip(limits, distinct_names(limits), strict=True):
+        place = scope if given.is_named else f"{scope}{SCOPE_MARK}{spelled(_numbers(limit))}"
+        named.append((limit, ending(place, limit.name)))
+    return tuple(named)
+
+
+def _numbers(limit: Limit) -> str:
+    """Write a limit's capacity and reduced rate: ``10.1-per-6s`` for 10/minute."""
+    rate = limit.rate
+    return f"{limit.capacity}.{rate.numerator}-per-{rate.denominator}s"
+
+
+def _plain(value: Any) -> Any:
+    return plain(value) if callable(value) else value
+
+
+def checked_key(key: object, key_func: object) -> str | None:
+    """Return the client that a key function named.
+
+    :raises ConfigError: unless it is a text, an int, a UUID or None.
+    """
+    if key is None or isinstance(key, str):
+        return key
+    if isinstance(key, (int, UUID)) and not isinstance(key, bool):
+        return str(key)
+    name = getattr(key_func, "__qualname__", key_func)
+    raise ConfigError(
+        "A client's key is a text, an int or a UUID, or None to leave the request out; "
+        f"{key!r} came from {name}. Decode bytes, and use str() on anything else."
+    )

@@ -1,0 +1,124 @@
+"""Endpoints: the functions and blueprints that serve one, and what was said about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flask import Flask
+from flask.sansio.blueprints import Blueprint
+from flask.views import http_method_funcs
+
+from .decorators import NOT_EXEMPT, Decoration, Exemption, Registry, View, chain
+from .keys import SCOPE_MARK, spelled
+from .rules import Rule
+
+
+class Endpoints:
+    """The endpoints of one application, as the limits and exemptions of one Limiter see them."""
+
+    def __init__(self, app: Flask, registry: Registry) -> None:
+        self._app = app
+        self._registry = registry
+        registry.apps.add(app)
+
+    def functions(self, endpoint: str, view: View, method: str) -> Iterator[tuple[View, str]]:
+        """Yield the functions that answer, each with the scope of the limits on it."""
+        yield view, spelled(endpoint)
+        view_class = getattr(view, "view_class", None)
+        verb = method.lower()
+        if method == "HEAD" and not hasattr(view_class, "head"):
+            verb = "get"
+        for name in ("dispatch_request", verb):
+            if (function := getattr(view_class, name, None)) is not None:
+                yield function, f"{spelled(endpoint)}{SCOPE_MARK}{name}"
+
+    def decorations(self, function: View) -> list[Decoration]:
+        """Return the decorators that a call of a function runs through, from the innermost out."""
+        found = [d for f in chain(function) if (d := self._registry.decoration(f))]
+        found.reverse()
+        return found
+
+    def misplaced(self, function: View, method: str) -> list[Rule]:
+        """Return the rules of decorators above ``@app.route``, which the view never runs through.
+
+        Such a wrapper serves no endpoint, while the function that it wraps does.
+        """
+        rules: list[Rule] = []
+        if method == "OPTIONS":
+            return rules  # most likely Flask's automatic answer, which reaches no view either
+        # By identity, since views need not be hashable.
+        inside = {id(d.function): d.rules for d in self.decorations(function)}
+        serving: set[int] | None = None
+        for inner in chain(function):
+            placed = inside.get(id(inner), ())
+            for decoration in self._registry.decorations_of(inner):
+                above = decoration.rules[len(placed) :]
+                if not above or not _start_alike(decoration.rules, placed):
+                    continue  # nothing more, or made of the same function for another endpoint
+                serving = self._serving() if serving is None else serving
+                if id(decoration.wrapper()) not in serving:
+                    rules += [rule for rule in above if not any(rule is r for r in rules)]
+        return rules
+
+    def _serving(self) -> set[int]:
+        """Return the identities of all functions that answer in any of the applications."""
+        return {
+            id(f)
+            for app in self._registry.apps
+            for view in app.view_functions.values()
+            for function in (view, *_verbs(view))
+            for f in chain(function)
+        }
+
+    def blueprints(self, endpoint: str) -> list[Blueprint]:
+        """Return the blueprints that an endpoint is nested in, the innermost first."""
+        found = (self._app.blueprints.get(name) for name in blueprint_names(endpoint))
+        return [blueprint for blueprint in found if blueprint is not None]
+
+    def exemptions(self, endpoint: str, view: View, method: str) -> list[Exemption]:
+        """Return the limits that an endpoint is free of, seen from each level out.
+
+        The first is what its view is free of. The next adds the exemption of its innermost
+        blueprint, and so on: an outer blueprint's exemption leaves the limits that an inner one
+        has of its own.
+        """
+        if self._serves_files(endpoint):
+            return [Exemption()] * (1 + len(self.blueprints(endpoint)))
+        said = [
+            exemption
+            for function, _ in self.functions(endpoint, view, method)
+            for f in chain(function)
+            if (exemption := self._registry.exemption(f)) is not None
+        ]
+        levels = [said[0] if said else NOT_EXEMPT]
+        for blueprint in self.blueprints(endpoint):
+            levels.append(levels[-1].joined(self._registry.exemption(blueprint) or NOT_EXEMPT))
+        return levels
+
+    def _serves_files(self, endpoint: str) -> bool:
+        if endpoint == "static":
+            return self._app.has_static_folder
+        blueprint = self._app.blueprints.get(endpoint.removesuffix(".static"))
+        return endpoint.endswith(".static") and bool(blueprint and blueprint.has_static_folder)
+
+
+def blueprint_names(endpoint: str) -> list[str]:
+    """Return the names of the blueprints that an endpoint is nested in, the innermost first."""
+    names = []
+    while "." in endpoint:
+        endpoint = endpoint.rpartition(".")[0]
+        names.append(endpoint)
+    return names
+
+
+def _start_alike(rules: tuple[Rule, ...], others: tuple[Rule, ...]) -> bool:
+    """Return whether rules start with the same ones. Equal ones are others."""
+    return all(rule is other for rule, other in zip(rules, others, strict=False))
+
+
+def _verbs(view: View) -> Iterator[View]:
+    """Yield the methods of a view's class, if it has one."""
+    view_class = getattr(view, "view_class", None)
+    for name in ("dispatch_request", *http_method_funcs):
+        if (function := getattr(view_class, name, None)) is not None:
+            yield function

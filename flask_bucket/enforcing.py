@@ -1,0 +1,262 @@
+"""Enforcer: one Limiter in one application. Its methods are the way of a request, in order."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from flask import Flask, Request, Response, has_request_context, request
+from flask.signals import got_request_exception
+from werkzeug.exceptions import HTTPException
+
+from .answers import BreachAnswered, LimiterUnavailable, RateLimitExceeded
+from .bills import Bill, Bills
+from .clients import KeyFunc
+from .config import Config
+from .decisions import Decision
+from .decorators import BlueprintLimit, Decoration, Registry
+from .exchange import Exchange, Exchanges
+from .first_request import warn_of_setup
+from .headers import STYLES, whole_seconds
+from .keys import Spelling
+from .plans import BEFORE, Place, Planner, Point
+from .rules import Rule
+from .signals import limit_exceeded
+from .stores.base import Store, innermost
+from .stores.memory import MemoryStore
+
+logger = logging.getLogger("flask_bucket")
+
+
+class Enforcer:
+    """Enforces the limits of one Limiter in one application.
+
+    :param limiter: the Limiter, for those who receive its signals.
+    :param name: its name.
+    :param key_func: the Limiter's own, for rules that have none, as is `on_breach`.
+    :param default: the rules of endpoints without their own.
+    :param application: the rules of the application as a whole.
+    """
+
+    def __init__(
+        self,
+        app: Flask,
+        limiter: object,
+        name: str,
+        *,
+        registry: Registry,
+        config: Config,
+        store: Store,
+        spelling: Spelling,
+        key_func: KeyFunc,
+        default: tuple[Rule, ...],
+        application: tuple[Rule, ...],
+        on_breach: Callable[[Decision], Any] | None,
+    ) -> None:
+        self.app = app
+        self.name = name
+        self.config = config
+        self.store = store
+        self.spelling = spelling
+        self.bills = Bills(spelling)
+        self._limiter = limiter
+        self._registry = registry
+        self._on_breach = on_breach
+        self._first_seen = False
+        #: When a refusal in a dry run was last logged, in monotonic seconds.
+        self._dry_run_logged = float("-inf")
+        hook = self.before_view
+        self.planner = Planner(
+            app,
+            registry,
+            hook=hook,
+            key_func=key_func,
+            default=default,
+            application=application,
+            exempt_methods=config.exempt_methods,
+            dry_run=config.dry_run,
+        )
+        app.before_request(hook)
+        app.after_request(self.after_view)
+        app.teardown_request(self.at_teardown)
+        got_request_exception.connect(self._note_crash, app)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether limits hold: as ``BUCKET_ENABLED`` says, until ``limiter.enabled`` is set."""
+        enabled = self._registry.enabled
+        return self.config.enabled if enabled is None else enabled
+
+    # Before the view.
+
+    def before_view(self) -> None:
+        """Charge application and default limits, and those that follow without another hook."""
+        exchange = self._exchange() if self.is_on else None
+        if exchange is None:
+            return
+        if self._registry.filters and any(passes() for passes in self._registry.filters):
+            exchange.filtered = True
+            return
+        self._charge_place(exchange, BEFORE)
+
+    def at_blueprint(self, limit: BlueprintLimit) -> None:
+        """Charge a blueprint's limit where it stands among the blueprint's hooks."""
+        exchange = self._exchange() if self.is_on else None
+        if exchange is not None:
+            self._charge_place(exchange, limit)
+
+    # At a decorator, or within the view.
+
+    def at_decorator(self, decoration: Decoration) -> None:
+        """Charge a decorated function where it is called."""
+        exchange = self._exchange() if self.is_on else None
+        if exchange is None:
+            return
+        point = exchange.plan.at(decoration)
+        if point is None:
+            point = self.planner.stray(decoration, request.endpoint, request.method)
+        self._charge(exchange, point)
+
+    def at_block(self, rules: Sequence[Rule]) -> None:
+        """Charge the block of a ``with`` statement."""
+        exchange = self._exchange() if self.is_on else None
+        if exchange is not None:
+            self._charge(exchange, self.planner.block(rules, request.endpoint, request.method))
+
+    # The way of every charge.
+
+    def _exchange(self) -> Exchange | None:
+        """Return the current request's exchange, which begins here if it is new.
+
+        :returns: None if a filter let it pass.
+        """
+        req: Request = request._get_current_object()  # type: ignore[attr-defined]  # a proxy
+        if not self._first_seen:
+            self._first_seen = True
+            in_process = isinstance(innermost(self.store), MemoryStore)
+            warn_of_setup(req, in_process=in_process)
+        exchanges = Exchanges.of(req).by_limiter
+        exchange = exchanges.get(self.name)
+        if exchange is None:
+            plan = self.planner.plan(req.endpoint, req.method)
+            exchange = exchanges[self.name] = Exchange(plan)
+        return None if exchange.filtered else exchange
+
+    def _charge_place(self, exchange: Exchange, place: Place) -> None:
+        point = exchange.plan.at(place)
+        if point is not None:
+            self._charge(exchange, point)
+
+    def _charge(self, exchange: Exchange, point: Point) -> None:
+        """Charge all that applies at one point, in one call of the store.
+
+        :raises HTTPException: if the request is refused.
+        """
+        bill = self.bills.bill(point) if point.bounds else None
+        if bill is None:
+            return
+        decision = self.store.take(bill.charges, exchange.held(point), bill.shadow)
+        exchange.record(decision, bill, point)
+        if bill.shadow:
+            self._report_dry_run(decision)
+        if not decision.allowed:
+            raise self._refusal(decision, bill, point)
+
+    def _refusal(self, decision: Decision, bill: Bill, point: Point) -> HTTPException:
+        """Return the exception that answers a refused request."""
+        if point.ends_request:
+            Exchanges.of(request).refused = True
+        error_format = self.config.error_format
+        outcome = decision.binding
+        if outcome is None:
+            reason = "the store is out of reach"
+            return LimiterUnavailable(reason, decision.retry_after, error_format)
+        if limit_exceeded.receivers:
+            limit_exceeded.send(self.app, limiter=self._limiter, decision=decision)
+        if logger.isEnabledFor(logging.INFO):
+            # Endpoints are the application's words, and keys are spelled: both can be printed.
+            endpoint = request.endpoint or "no endpoint"
+            logger.info("Refused by %s at %s: %s", outcome.limit, endpoint, outcome.key)
+        bound = next(bound for charge, bound in bill.items if charge.key == outcome.key)
+        on_breach = bound.on_breach or self._on_breach
+        answer = None if on_breach is None else on_breach(decision)
+        if answer is not None:
+            response = self.app.make_response(answer)
+            if isinstance(answer, (str, bytes, dict, list)):
+                response.status_code = 429  # a body alone says nothing about the status
+            return BreachAnswered(response)
+        message = bound.error_message
+        message = message() if callable(message) else message
+        text = None if message is None else str(message)  # a translation may be a lazy text
+        return RateLimitExceeded(decision, text, error_format)
+
+    def _report_dry_run(self, decision: Decision) -> None:
+        """Tell what dry-run limits would have refused: in a signal, and at most once a second
+        in the log."""
+        refused = [o.limit for o in decision.outcomes if o.shadow and not o.allowed]
+        if not refused:
+            return
+        if decision.allowed:  # else the refusal sends the signal
+            limit_exceeded.send(self.app, limiter=self._limiter, decision=decision)
+        now = time.monotonic()
+        if now - self._dry_run_logged >= 1:
+            self._dry_run_logged = now
+            names = " and ".join(map(str, refused))
+            logger.warning("Dry run: %s would have refused a request.", names)
+
+    # After the view.
+
+    def after_view(self, response: Response) -> Response:
+        """Give back what need not be paid, settle the rest, and tell the client."""
+        exchanges = Exchanges.of(request)
+        exchange = exchanges.by_limiter.get(self.name)
+        if exchange is None or exchange.decision is None:
+            return response
+        exchange.refused_elsewhere = exchanges.refused
+        self._close(exchange, response)
+        if exchange.taken and response.is_streamed:
+            # Its body, and the cost of that, is still to come.
+            response.call_on_close(partial(self._close, exchange))
+        decision = exchange.told(response)
+        if decision is not None:
+            self._write_headers(exchanges, decision, response)
+        return response
+
+    def at_teardown(self, error: BaseException | None) -> None:
+        """Close a request that was never answered, such as one that a test's client lets fail."""
+        exchange = Exchanges.of(request).by_limiter.get(self.name)
+        if exchange is not None:
+            self._close(exchange)
+
+    def _close(self, exchange: Exchange, response: Response | None = None) -> None:
+        """Settle what is known by now: after the view, after a streamed body, at the end."""
+        corrections = exchange.corrections(response)
+        if corrections:
+            self.store.settle(corrections)
+
+    def _write_headers(self, exchanges: Exchanges, decision: Decision, response: Response) -> None:
+        headers = response.headers
+        if not decision.allowed:
+            headers["Cache-Control"] = "no-store"
+            if decision.retry_after is not None:
+                headers.setdefault("Retry-After", str(whole_seconds(decision.retry_after)))
+        outcome = None if decision.degraded else decision.binding
+        if outcome is None:
+            return
+        if exchanges.shown is None or outcome.binds_more_than(exchanges.shown):
+            exchanges.shown = outcome
+            for style in self.config.headers:
+                for name, value in STYLES[style](decision, outcome):
+                    headers[name] = value
+
+    def _note_crash(self, app: Flask, exception: BaseException | None = None, **_: Any) -> None:
+        """Note an exception that nobody handled: the tokens of the request stay taken."""
+        if isinstance(exception, HTTPException):
+            return  # an answer such as abort(401), which Flask-RESTful signals as well
+        if has_request_context():
+            exchange = Exchanges.of(request).by_limiter.get(self.name)
+            if exchange is not None:
+                exchange.crashed = True

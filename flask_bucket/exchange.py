@@ -1,0 +1,151 @@
+"""Exchange: one request, the tokens that it was charged, and the decisions about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from flask import Request, Response
+
+from .bills import Bill, Item
+from .bound import BoundRule
+from .decisions import Charge, Decision, Outcome
+from .errors import ConfigError
+from .plans import Plan, Point
+
+#: The attribute of a request that holds everything its Limiters keep on it.
+_ATTRIBUTE = "flask_bucket"
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request and one Limiter."""
+
+    plan: Plan
+    #: Whether a request filter let it pass without any limit.
+    filtered: bool = False
+    #: The latest decision.
+    decision: Decision | None = None
+    #: The decision that stands if the view goes on after a refusal within it.
+    standing: Decision | None = None
+    #: The tokens taken so far, each with the rule that asked for them.
+    taken: list[Item] = field(default_factory=list)
+    #: The real cost, if the view said it.
+    real_cost: int | None = None
+    #: Whether the view raised an exception that nobody handled.
+    crashed: bool = False
+    #: Whether another Limiter refused the request, so that it is to pay nothing here either.
+    refused_elsewhere: bool = False
+    #: Whether any of the tokens taken are given back as a rule.
+    returns: bool = False
+    #: The answer of each rule's deduct_when.
+    deducts: dict[BoundRule, bool] = field(default_factory=dict)
+
+    def held(self, point: Point) -> list[Charge]:
+        """Return the charges that a refusal at a point gives back."""
+        return [charge for charge, _ in self.taken] if point.ends_request else []
+
+    def record(self, decision: Decision, bill: Bill, point: Point) -> None:
+        """Note the decision about all that was asked for at one point."""
+        if decision.allowed:
+            self._take(bill, decision)
+            earlier = self.standing
+            decision = decision if earlier is None else earlier.followed_by(decision)
+        elif point.ends_request:
+            self.taken.clear()  # given back in the same call
+        self.decision = decision
+        if decision.allowed or point.ends_request:
+            self.standing = decision
+
+    def _take(self, bill: Bill, decision: Decision) -> None:
+        """Note what was taken. Tokens that the store did not take are not given back to it."""
+        if decision.degraded:
+            return
+        items = bill.items
+        if bill.shadow:
+            items = tuple(i for i, o in zip(items, decision.outcomes, strict=True) if o.allowed)
+        self.taken += items
+        self.returns = self.returns or bill.returns
+
+    def told(self, response: Response) -> Decision | None:
+        """Return the decision that a response's headers tell.
+
+        If the view went on after a refusal within it, that is the decision before it.
+        """
+        return self.decision if response.status_code >= 400 else self.standing
+
+    def corrections(self, response: Response | None) -> list[Charge]:
+        """Return the charges that settle the request. Each call returns those that are new.
+
+        :param response: the response to ask deduct_when about; None once that was asked.
+        """
+        corrections: list[Charge] = []
+        if self.real_cost is None and not self.refused_elsewhere and not self.returns:
+            return corrections
+        for i, (charge, bound) in enumerate(self.taken):
+            cost = charge.cost
+            if self.real_cost is not None and self._settles(bound):
+                cost = self.real_cost
+            if self.refused_elsewhere or not self._deducts(bound, response):
+                cost = 0
+            if cost != charge.cost:
+                corrections.append(Charge(charge.limit, charge.key, cost - charge.cost))
+                self.taken[i] = (Charge(charge.limit, charge.key, cost), bound)
+        if corrections and self.decision is not None:
+            self.decision = self.decision.settled(corrections)
+            self.standing = self.standing and self.standing.settled(corrections)
+        return corrections
+
+    def _deducts(self, bound: BoundRule, response: Response | None) -> bool:
+        """Return whether a rule keeps its tokens. It is asked once, and a crash keeps them."""
+        deduct_when = bound.deduct_when
+        if deduct_when is None or self.crashed:
+            return True
+        if response is not None and bound not in self.deducts:
+            self.deducts[bound] = _checked(deduct_when(response), deduct_when)
+        return self.deducts.get(bound, True)
+
+    def _settles(self, bound: BoundRule) -> bool:
+        """Return whether the real cost is this limit's. Other limits count requests.
+
+        Limits with a cost of their own measure something. If no limit has one, all are settled
+        but the application's: 10/minute beside a budget of tokens is not to be charged hundreds.
+        """
+        if any(b.cost != 1 for _, b in self.taken):
+            return bound.cost != 1
+        return bound.source != "application" or all(
+            b.source == "application" for _, b in self.taken
+        )
+
+
+def _checked(deducts: object, deduct_when: Callable[..., Any]) -> bool:
+    if not isinstance(deducts, bool):
+        raise ConfigError(
+            f"deduct_when ({getattr(deduct_when, '__qualname__', deduct_when)}) returned "
+            f"{deducts!r}; expected True to keep the tokens, or False to give them back."
+        )
+    return deducts
+
+
+@dataclass(slots=True)
+class Exchanges:
+    """Everything that the Limiters of an application keep on one request.
+
+    It is kept on the request itself: an application context, and ``g`` with it, may be shared by
+    several requests.
+    """
+
+    by_limiter: dict[str, Exchange] = field(default_factory=dict)
+    #: Whether any Limiter refused the request.
+    refused: bool = False
+    #: The outcome that the rate headers tell, over all Limiters.
+    shown: Outcome | None = None
+
+    @classmethod
+    def of(cls, request: Request) -> Exchanges:
+        """Return what is kept on a request, which begins with nothing."""
+        kept = request.__dict__.get(_ATTRIBUTE)
+        if kept is None:
+            kept = request.__dict__[_ATTRIBUTE] = cls()
+        return kept
