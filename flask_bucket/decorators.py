@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial, wraps
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakSet, ref
@@ -15,6 +15,8 @@ from flask import has_request_context
 from flask.sansio.app import App
 from flask.sansio.blueprints import Blueprint
 
+from .clients import KeyFunc
+from .decisions import Decision
 from .errors import ConfigError
 from .rules import Rule
 
@@ -80,6 +82,18 @@ NOT_EXEMPT = Exemption(application=False, blueprint=False, default=False)
 class Registry:
     """Everything that was said through one Limiter, for all of its applications."""
 
+    name: str
+    _: KW_ONLY
+    #: The client of a request, for rules without a key function of their own.
+    key_func: KeyFunc
+    #: The rules of endpoints without their own, and those of the application as a whole.
+    default: tuple[Rule, ...]
+    application: tuple[Rule, ...]
+    on_breach: Callable[[Decision], Any] | None
+    #: Whether any of these functions must be awaited.
+    has_async: bool
+    #: A URL, a client of redis-py, a store, or None.
+    redis: object
     apps: WeakSet[App] = field(default_factory=WeakSet)
     blueprints: WeakKeyDictionary[Blueprint, list[BlueprintLimit]] = field(
         default_factory=WeakKeyDictionary
@@ -97,8 +111,6 @@ class Registry:
         target: View,
         rules: tuple[Rule, ...],
         charge: Callable[[Decoration], None],
-        *,
-        in_thread: bool,
     ) -> View:
         """Wrap a function so that its rules are charged when it is called.
 
@@ -106,7 +118,6 @@ class Registry:
         one call of the store.
 
         :param charge: charges a decoration, and raises a refusal.
-        :param in_thread: whether ``charge`` may call functions that must be awaited.
         :raises ConfigError: for anything but a function.
         """
         if not is_view(target):
@@ -121,7 +132,7 @@ class Registry:
         decoration: Decoration
 
         if inspect.iscoroutinefunction(function):
-            in_thread = in_thread or any(rule.has_async for rule in rules)
+            in_thread = self.has_async or any(rule.has_async for rule in rules)
 
             @wraps(function)
             async def wrapper(*args: Any, **kwargs: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,6 @@ from werkzeug.exceptions import HTTPException
 
 from .answers import BreachAnswered, LimiterUnavailable, RateLimitExceeded
 from .bills import Bill, Bills
-from .clients import KeyFunc
 from .config import Config
 from .decisions import Decision
 from .decorators import BlueprintLimit, Decoration, Registry
@@ -24,9 +23,10 @@ from .headers import STYLES, whole_seconds
 from .keys import Spelling
 from .plans import BEFORE, Place, Planner, Point
 from .rules import Rule
-from .signals import limit_exceeded
+from .signals import limit_exceeded, store_recovered, store_unavailable
 from .stores.base import Store, innermost
 from .stores.memory import MemoryStore
+from .stores.stack import stacked
 
 logger = logging.getLogger("flask_bucket")
 
@@ -35,50 +35,31 @@ class Enforcer:
     """Enforces the limits of one Limiter in one application.
 
     :param limiter: the Limiter, for those who receive its signals.
-    :param name: its name.
-    :param key_func: the Limiter's own, for rules that have none, as is `on_breach`.
-    :param default: the rules of endpoints without their own.
-    :param application: the rules of the application as a whole.
+    :param registry: everything that was said through it.
+    :raises ConfigError: for a setting of the application that cannot be used.
     """
 
-    def __init__(
-        self,
-        app: Flask,
-        limiter: object,
-        name: str,
-        *,
-        registry: Registry,
-        config: Config,
-        store: Store,
-        spelling: Spelling,
-        key_func: KeyFunc,
-        default: tuple[Rule, ...],
-        application: tuple[Rule, ...],
-        on_breach: Callable[[Decision], Any] | None,
-    ) -> None:
+    def __init__(self, app: Flask, limiter: object, registry: Registry) -> None:
         self.app = app
-        self.name = name
-        self.config = config
-        self.store = store
-        self.spelling = spelling
-        self.bills = Bills(spelling)
+        self.name = registry.name
+        self.config = config = Config.load(app.config)
+        prefix = config.key_prefix + ("" if self.name == "bucket" else f"/{self.name}")
+        self.spelling = Spelling(prefix, config.key_secret)
+        self.bills = Bills(self.spelling)
+        self.store: Store = stacked(
+            config,
+            registry.redis,
+            prefix,
+            on_outage=lambda reason: store_unavailable.send(app, limiter=limiter, reason=reason),
+            on_recovery=lambda: store_recovered.send(app, limiter=limiter),
+        )
         self._limiter = limiter
         self._registry = registry
-        self._on_breach = on_breach
         self._first_seen = False
         #: When a refusal in a dry run was last logged, in monotonic seconds.
         self._dry_run_logged = float("-inf")
         hook = self.before_view
-        self.planner = Planner(
-            app,
-            registry,
-            hook=hook,
-            key_func=key_func,
-            default=default,
-            application=application,
-            exempt_methods=config.exempt_methods,
-            dry_run=config.dry_run,
-        )
+        self.planner = Planner(app, registry, config, hook)
         app.before_request(hook)
         app.after_request(self.after_view)
         app.teardown_request(self.at_teardown)
@@ -181,7 +162,7 @@ class Enforcer:
             endpoint = request.endpoint or "no endpoint"
             logger.info("Refused by %s at %s: %s", outcome.limit, endpoint, outcome.key)
         bound = next(bound for charge, bound in bill.items if charge.key == outcome.key)
-        on_breach = bound.on_breach or self._on_breach
+        on_breach = bound.on_breach or self._registry.on_breach
         answer = None if on_breach is None else on_breach(decision)
         if answer is not None:
             response = self.app.make_response(answer)

@@ -16,8 +16,7 @@ from flask.sansio.blueprints import Blueprint
 from .answers import unavailable_over_http
 from .applications import add_enforcer, current_enforcer
 from .bills import charges_by_hand, client_by_hand
-from .clients import KeyFunc, client_address
-from .config import Config
+from .clients import client_address
 from .decisions import Decision
 from .decorators import (
     BlueprintLimit,
@@ -31,7 +30,6 @@ from .decorators import (
 from .enforcing import Enforcer
 from .errors import ConfigError
 from .exchange import Exchange, Exchanges
-from .keys import Spelling
 from .limits import Limit, Number
 from .rules import (
     Breach,
@@ -43,11 +41,8 @@ from .rules import (
     make_rules,
     plain,
     rules_of,
-    rules_set,
 )
-from .signals import store_recovered, store_unavailable
 from .stores.outage import Health, health_of
-from .stores.stack import stacked
 
 Filter = TypeVar("Filter", bound=Callable[[], bool | Awaitable[bool]])
 
@@ -102,13 +97,15 @@ class Limiter:
                 f"not {name!r}. It is part of the keys."
             )
         self.name = name
-        self._key_func: KeyFunc = plain(key_func)
-        self._default = make_rules(default_limits)
-        self._application = make_rules(application_limits)
-        self._redis = redis
-        self._on_breach = None if on_breach is None else plain(on_breach)
-        self._has_async = any(map(inspect.iscoroutinefunction, (key_func, on_breach)))
-        self._registry = Registry()
+        self._registry = Registry(
+            name,
+            key_func=plain(key_func),
+            default=make_rules(default_limits),
+            application=make_rules(application_limits),
+            on_breach=None if on_breach is None else plain(on_breach),
+            has_async=any(map(inspect.iscoroutinefunction, (key_func, on_breach))),
+            redis=redis,
+        )
         if app is not None:
             self.init_app(app)
 
@@ -149,37 +146,12 @@ class Limiter:
                 "application first, everything else by name."
             )
         try:
-            add_enforcer(app, self.name, lambda: self._enforcer_for(app))
+            add_enforcer(app, self.name, lambda: Enforcer(app, self, self._registry))
         except AssertionError as error:  # Flask's, for what comes after the first request
             raise RuntimeError(
                 f"The application {app.name!r} has handled a request already, and that one had no "
                 "limits. Call limiter.init_app(app) where the application is made."
             ) from error
-
-    def _enforcer_for(self, app: Flask) -> Enforcer:
-        config = Config.load(app.config)
-        prefix = config.key_prefix + ("" if self.name == "bucket" else f"/{self.name}")
-        return Enforcer(
-            app,
-            self,
-            self.name,
-            registry=self._registry,
-            config=config,
-            store=stacked(
-                config,
-                self._redis,
-                prefix,
-                on_outage=lambda reason: store_unavailable.send(app, limiter=self, reason=reason),
-                on_recovery=lambda: store_recovered.send(app, limiter=self),
-            ),
-            spelling=Spelling(prefix, config.key_secret),
-            key_func=self._key_func,
-            default=rules_set("BUCKET_DEFAULT_LIMITS", config.default_limits, self._default),
-            application=rules_set(
-                "BUCKET_APPLICATION_LIMITS", config.application_limits, self._application
-            ),
-            on_breach=self._on_breach,
-        )
 
     # Where views are written.
 
@@ -303,7 +275,7 @@ class Limiter:
         if isinstance(target, Blueprint):
             self._registry.limit_blueprint(target, BlueprintLimit(rules, self._at_blueprint))
             return target
-        return self._registry.decorate(target, rules, self._at_decorator, in_thread=self._has_async)
+        return self._registry.decorate(target, rules, self._at_decorator)
 
     def _at_blueprint(self, limit: BlueprintLimit) -> None:
         current_enforcer(self.name).at_blueprint(limit)

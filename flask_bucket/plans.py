@@ -12,10 +12,11 @@ from flask import Flask
 
 from .bound import BoundRule, Source
 from .clients import KeyFunc
+from .config import Config
 from .decorators import NOT_EXEMPT, BlueprintLimit, Decoration, Exemption, Registry, View
 from .endpoints import Endpoints, blueprint_names
 from .keys import SCOPE_MARK, spelled
-from .rules import Rule, checked_scope, counted_as
+from .rules import Rule, checked_scope, counted_as, rules_set
 
 #: The place of the point where ``Limiter(app)`` stands among the application's hooks.
 BEFORE: Final = "before"
@@ -74,26 +75,18 @@ class Planner:
     """
 
     def __init__(
-        self,
-        app: Flask,
-        registry: Registry,
-        *,
-        hook: Callable[[], Any],
-        key_func: KeyFunc,
-        application: tuple[Rule, ...],
-        default: tuple[Rule, ...],
-        exempt_methods: Sequence[str],
-        dry_run: bool,
+        self, app: Flask, registry: Registry, config: Config, hook: Callable[[], Any]
     ) -> None:
         self._app = app
         self._registry = registry
         self._endpoints = Endpoints(app, registry)
         self._hook = hook
-        self._key_func = key_func
-        self._application = application
-        self._default = default
-        self._exempt_methods = frozenset(exempt_methods)
-        self._dry_run = dry_run
+        self._default = rules_set("BUCKET_DEFAULT_LIMITS", config.default_limits, registry.default)
+        self._application = rules_set(
+            "BUCKET_APPLICATION_LIMITS", config.application_limits, registry.application
+        )
+        self._exempt_methods = frozenset(config.exempt_methods)
+        self._dry_run = config.dry_run
         self._version = registry.version
         self._plans: dict[tuple[str | None, str], Plan] = {}
         self._strays: WeakKeyDictionary[Decoration, dict[tuple[str | None, str], Point]] = (
@@ -256,7 +249,7 @@ class Planner:
                 rule,
                 source,
                 place,
-                key_func=self._key_func,
+                key_func=self._registry.key_func,
                 dry_run=self._dry_run,
                 names=names.setdefault(place, set()),
             )
