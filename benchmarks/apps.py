@@ -13,8 +13,9 @@ import redis
 from flask import Flask, g
 from flask.wrappers import Response
 
-from flask_bucket import Limit, Limiter, MemoryStore
-from flask_bucket.stores.redis.store import SCRIPT
+from flask_bucket import Charge, Limit, Limiter, MemoryStore
+from flask_bucket.stores.redis.links import SCRIPT
+from flask_bucket.stores.redis.script import arguments
 
 #: Limits that no benchmark exhausts, by how many a view has.
 MANY = {
@@ -72,7 +73,7 @@ def floor(url: str) -> Flask:
     sha = client.script_load(SCRIPT)
     limit = Limit.parse(MANY[1][0])
     key = "bucket:{127.0.0.1}:floor:per-minute"
-    command: Any = ("EVALSHA", sha, 1, key, "take", 1, *limit.script_args)
+    command: Any = ("EVALSHA", sha, *arguments(b"take", [Charge(limit, key)]))
     packed = hiredis.pack_command(command)
     address = client.connection_pool.connection_kwargs
     connection = socket.create_connection((address["host"], address["port"]))

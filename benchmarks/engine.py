@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,34 +17,51 @@ from limits.storage import RedisStorage
 from limits.strategies import STRATEGIES
 
 from flask_bucket import Charge, Limit, RedisStore
-from flask_bucket.stores.redis.store import SCRIPT
+from flask_bucket.stores.redis.links import SCRIPT
+from flask_bucket.stores.redis.script import arguments
 
 PLAIN = Path(__file__).with_name("plain.lua").read_bytes()
 BATCH = 500
-PLAIN_CALL = (1_000_000, 1_000, 1)
-OUR_CALL = ("take", 1, *Limit(1_000_000, 1_000).script_args)
 CLIENTS = 10_000
+
+#: The call of a script, given the key to begin its keys with: their number, they, the arguments.
+Call = Callable[[str], list[Any]]
+
+
+def plain_call(key: str) -> list[Any]:
+    """Return a call of the plain script."""
+    return [1, key, 1_000_000, 1_000, 1]
+
+
+def our_call(charges: int = 1) -> Call:
+    """Return the call of our script that makes so many charges."""
+
+    def call(key: str) -> list[Any]:
+        limits = [Limit(1_000_000, 1_000 * (n + 1)) for n in range(charges)]
+        return arguments(b"take", [Charge(x, f"{key}-{n}") for n, x in enumerate(limits)])
+
+    return call
 
 
 def script_calls(url: str, rounds: int = 40) -> dict[str, list[float]]:
     """Return calls a second of the plain script and of ours, in turn."""
-    return calls_of({"plain": (PLAIN, PLAIN_CALL), "ours": (SCRIPT, OUR_CALL)}, url, rounds)
+    return calls_of({"plain": (PLAIN, plain_call), "ours": (SCRIPT, our_call())}, url, rounds)
 
 
 def calls_of(
-    scripts: Mapping[str, tuple[bytes, tuple[Any, ...]]], url: str, rounds: int = 40
+    scripts: Mapping[str, tuple[bytes, Call]], url: str, rounds: int = 40
 ) -> dict[str, list[float]]:
-    """Return calls a second of scripts, each with its arguments, in turn.
+    """Return calls a second of scripts, in turn.
 
     They are packed beforehand and sent in batches, so that it is the server that is waited for.
     """
     batches = {}
     with redis.Redis.from_url(url) as client:
         address = client.connection_pool.connection_kwargs
-        for n, (name, (script, arguments)) in enumerate(scripts.items()):
-            key = f"bucket:{{c}}:bench-{n}:per-second"  # all of one length
-            call: Any = ("EVALSHA", client.script_load(script), 1, key, *arguments)
-            batches[name] = hiredis.pack_command(call) * BATCH
+        for n, (name, (script, call)) in enumerate(scripts.items()):
+            key = f"bucket:{{c}}:bench-{n:02}:per-second"  # all of one length
+            command: Any = ("EVALSHA", client.script_load(script), *call(key))
+            batches[name] = hiredis.pack_command(command) * BATCH
     figures: dict[str, list[float]] = {name: [] for name in scripts}
     with socket.create_connection((address["host"], address["port"])) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

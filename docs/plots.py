@@ -59,9 +59,9 @@ class Bucket:
 
     def allows(self, second: float) -> bool:
         charge = Charge(self.limit, "client")
-        verdict = bucket.take(self.states, [charge], round(second * SECOND))
-        self.states.update(verdict.writes)
-        return verdict.allowed
+        decision, writes = bucket.take(self.states, [charge], round(second * SECOND))
+        self.states.update(writes)
+        return decision.allowed
 
     def level(self, second: float) -> float:
         """Return the tokens in the bucket, with the part of one that is on its way."""

@@ -24,58 +24,35 @@ TTL_MARGIN = 60_000
 class State:
     """A bucket as it is stored. An absent one is full."""
 
-    #: The balance in parts; below zero after settling more than there was.
+    #: The balance in parts. It is below zero after settling more than there was.
     tokens: int
-    #: Microseconds up to which refills are in the balance.
+    #: Refills up to this time, in microseconds, are in the balance.
     last_refill: int
-    #: Parts in a token when this was written; a changed limit may count in others.
+    #: Parts in a token when this was written. A changed limit may count in others.
     scale: int
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """One charge, judged."""
-
-    charge: Charge
-    shadow: bool
-    affordable: bool
-    #: Tokens that the request asks of the bucket, up to and with this charge: what was held and
-    #: is given back must be taken again, so a wait that left it out would end in a refusal.
-    wanted: int
-    #: The bucket after the call.
-    state: State
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What one call decided, and the states that it must store."""
-
-    allowed: bool
-    judged: tuple[Judged, ...]
-    writes: Mapping[str, State]
-
-
 def refresh(limit: Limit, state: State | None, now: int) -> tuple[State, bool]:
-    """Return the bucket as it stands at `now`, and whether the clock was found set back."""
+    """Return the bucket as it stands at `now`, and whether the clock was set back."""
     if state is None:
         return State(limit.full, now, limit.scale), False
     tokens = _bounded(_rescale(state.tokens, state.scale, limit.scale), limit)
-    elapsed = now - state.last_refill
-    if elapsed < -STEP_TOLERANCE:
-        # A failover or a reset clock. Start over from this clock's time, or the client would
-        # be locked out until the old time is reached; mint nothing for the step.
-        return State(tokens, now, limit.scale), True
-    if elapsed < 0:
-        # A late timestamp: refilling from it as well would mint the same time twice.
-        return State(tokens, state.last_refill, limit.scale), False
-    ticks = elapsed // limit.tick
-    if ticks * limit.step >= limit.full - tokens:
-        return State(limit.full, now, limit.scale), False
-    # Only whole ticks are used up; what remains of this one counts towards the next.
-    return (
-        State(tokens + ticks * limit.step, state.last_refill + ticks * limit.tick, limit.scale),
-        False,
-    )
+    last_refill = state.last_refill
+    elapsed = now - last_refill
+    set_back = elapsed < -STEP_TOLERANCE
+    if set_back:
+        # A failover, or a reset clock. Start over from this clock's time, or the client would
+        # be locked out until the old time is reached. Mint nothing for the step.
+        last_refill = now
+    elif elapsed >= 0:  # a late timestamp refills nothing: it would mint the same time twice
+        ticks = elapsed // limit.tick
+        if ticks * limit.step >= limit.full - tokens:
+            tokens, last_refill = limit.full, now
+        else:
+            # Only whole ticks are used up. The rest of this one counts towards the next.
+            tokens += ticks * limit.step
+            last_refill += ticks * limit.tick
+    return State(tokens, last_refill, limit.scale), set_back
 
 
 def wait(limit: Limit, state: State, now: int, cost: int) -> int | None:
@@ -90,7 +67,7 @@ def wait(limit: Limit, state: State, now: int, cost: int) -> int | None:
 def ttl(limit: Limit, state: State) -> int:
     """Return for how many milliseconds a bucket must be kept: until it is surely full.
 
-    At most 285,000 years, the longest that the script counts exactly.
+    At most 285,000 years, the longest time that the script counts exactly.
     """
     ticks = -(-(limit.full - state.tokens) // limit.step)
     return min(-(-ticks * limit.tick // 1000) + TTL_MARGIN, EXACT - 1)
@@ -103,8 +80,8 @@ def take(
     *,
     held: Sequence[Charge] = (),
     shadow: Sequence[Charge] = (),
-) -> Verdict:
-    """Charge all buckets, or none.
+) -> tuple[Decision, Mapping[str, State]]:
+    """Charge all buckets, or none. Return the decision, and the states to store.
 
     :param states: the stored buckets by key.
     :param charges: what must be affordable, each and all of it.
@@ -112,34 +89,29 @@ def take(
     :param shadow: what is taken if affordable, once `charges` are, and refuses nothing.
     """
     buckets = _Buckets(states, now)
-    judged = [buckets.judge(charge, shadow=False) for charge in charges]
-    allowed = all(affordable for _, _, affordable, _ in judged)
-    judged += [buckets.judge(charge, shadow=True) for charge in shadow]
+    asked = [*((charge, False) for charge in charges), *((charge, True) for charge in shadow)]
+    needed = [buckets.judge(charge, dry_run) for charge, dry_run in asked]
     for charge in held:
         buckets.look(charge)
-    again: dict[str, int] = {}
+    allowed = not any(needed[: len(charges)])
     if allowed:
-        for charge, _, affordable, _ in judged:
-            if affordable:
+        for (charge, _), lacking in zip(asked, needed, strict=True):
+            if not lacking:
                 buckets.add(charge, -charge.cost)
     else:
         for charge in held:
-            buckets.add(charge, charge.cost)
-            again[charge.key] = again.get(charge.key, 0) + charge.cost
-    return Verdict(
-        allowed,
-        tuple(
-            Judged(row, dry, enough, wanted + again.get(row.key, 0), buckets.seen_by(row))
-            for row, dry, enough, wanted in judged
-        ),
-        buckets.writes(),
+            buckets.give_back(charge)
+    outcomes = tuple(
+        buckets.outcome(charge, dry_run, lacking)
+        for (charge, dry_run), lacking in zip(asked, needed, strict=True)
     )
+    return Decision.of(outcomes, now), buckets.writes()
 
 
 def settle(states: Mapping[str, State], charges: Sequence[Charge], now: int) -> Mapping[str, State]:
-    """Apply costs after the fact, without asking; return the states to store.
+    """Apply costs after the fact, without asking. Return the states to store.
 
-    A positive cost may leave a debt, a negative one gives back, never above the capacity.
+    A positive cost may leave a debt. A negative one gives back, never above the capacity.
     """
     buckets = _Buckets(states, now)
     for charge in charges:
@@ -149,46 +121,25 @@ def settle(states: Mapping[str, State], charges: Sequence[Charge], now: int) -> 
     return buckets.writes()
 
 
-def decision(verdict: Verdict, now: int) -> Decision:
-    """Say in seconds and whole tokens what was decided."""
-    outcomes = (
-        outcome(
-            j.charge,
-            j.shadow,
-            0 if j.affordable else j.wanted,
-            j.state.tokens,
-            j.state.last_refill,
-            now,
-        )
-        for j in verdict.judged
-    )
-    return Decision.of(tuple(outcomes), now)
-
-
 def outcome(
-    charge: Charge,
-    shadow: bool,
-    wanted: int,
-    tokens: int,
-    last_refill: int,
-    now: int,
+    charge: Charge, shadow: bool, needed: int, tokens: int, last_refill: int, now: int
 ) -> Outcome:
     """Say in seconds and whole tokens what became of one charge.
 
-    :param wanted: tokens that its call asked of the bucket, up to and with this charge; 0 if
-        that was affordable.
+    :param needed: the tokens that the bucket must hold before it affords the charge; 0 if it
+        did afford it.
     :param tokens: the balance after the call, in parts.
     """
     limit = charge.limit
-    waits: int | None = 0
-    if wanted:
-        waits = None
-        if wanted <= limit.capacity:
-            # Another limit of the same key may have refilled the bucket since this was refused:
-            # no wait at all would look as if it had been allowed.
-            waits = _time_to(limit, wanted * limit.scale, tokens, last_refill, now) or 1
+    wait_for: int | None = 0
+    if needed > limit.capacity:
+        wait_for = None
+    elif needed:
+        # Another limit of the same key may have refilled the bucket since this was refused.
+        # Without any wait it would look allowed.
+        wait_for = _time_to(limit, needed * limit.scale, tokens, last_refill, now) or 1
     full_in = _time_to(limit, limit.full, tokens, last_refill, now)
-    return Outcome.of(charge, shadow, tokens, waits, full_in)
+    return Outcome.of(charge, shadow, tokens, wait_for, full_in)
 
 
 def _time_to(limit: Limit, balance: int, tokens: int, last_refill: int, now: int) -> int:
@@ -199,54 +150,67 @@ def _time_to(limit: Limit, balance: int, tokens: int, last_refill: int, now: int
 
 
 class _Buckets:
-    """The buckets of one call: all of them looked at, then charged, then written together."""
+    """The buckets of one call: all looked at and judged, then charged, then written."""
 
     def __init__(self, states: Mapping[str, State], now: int) -> None:
-        #: What is stored; absent ones come in once they are charged.
+        #: The stored buckets. An absent one comes in once it is charged.
         self._states = dict(states)
-        #: Each as the last charge that looked at it saw it, and that charge's limit.
+        #: Each bucket as the last charge that looked at it saw it, and that charge's limit.
         self._seen: dict[str, tuple[State, Limit]] = {}
-        self._now = now
+        #: Tokens that this call asks of each bucket.
         self._wanted: dict[str, int] = {}
+        #: Held tokens that each bucket got back.
+        self._returned: dict[str, int] = {}
         self._changed: set[str] = set()
+        self._now = now
 
     def look(self, charge: Charge) -> State:
-        """Return the bucket as it stands now; an absent one is full for whoever looks."""
-        known = self._states.get(charge.key)
-        state, rebased = refresh(charge.limit, known, self._now)
-        if known is not None:
-            self._states[charge.key] = state
-        if rebased:
-            self._changed.add(charge.key)
-        self._seen[charge.key] = state, charge.limit
+        """Return the bucket as it stands now. An absent one is full for whoever looks."""
+        key, limit = charge.key, charge.limit
+        stored = self._states.get(key)
+        state, set_back = refresh(limit, stored, self._now)
+        if stored is not None:
+            self._states[key] = state
+        if set_back:
+            self._changed.add(key)
+        self._seen[key] = state, limit
         return state
 
-    def judge(self, charge: Charge, *, shadow: bool) -> tuple[Charge, bool, bool, int]:
-        """Look at a bucket, and say whether it affords this and what was asked of it before."""
+    def judge(self, charge: Charge, shadow: bool) -> int:
+        """Return the tokens that the bucket needs to afford a charge; 0 if it does afford it."""
         state = self.look(charge)
         wanted = self._wanted.get(charge.key, 0) + charge.cost
-        affordable = charge.cost == 0 or (
-            wanted <= charge.limit.capacity and wanted * charge.limit.scale <= state.tokens
-        )
+        affordable = charge.cost == 0 or wanted * charge.limit.scale <= state.tokens
         if affordable or not shadow:
             self._wanted[charge.key] = wanted
-        return charge, shadow, affordable, wanted
+        return 0 if affordable else wanted
 
-    def add(self, charge: Charge, tokens: int) -> None:
-        """Add whole tokens (take them, when negative), within the bucket's bounds."""
-        state, limit = self._seen[charge.key]
-        if tokens == 0 or (tokens > 0 and charge.key not in self._states):
+    def add(self, charge: Charge, amount: int) -> None:
+        """Add whole tokens, or take them if the amount is negative."""
+        key = charge.key
+        if amount == 0 or (amount > 0 and key not in self._states):
             return
-        balance = _bounded(state.tokens + tokens * limit.scale, limit)
+        state, limit = self._seen[key]
+        balance = _bounded(state.tokens + amount * limit.scale, limit)
         state = State(balance, state.last_refill, limit.scale)
-        self._states[charge.key] = state
-        self._seen[charge.key] = state, limit
-        self._changed.add(charge.key)
+        self._states[key] = state
+        self._seen[key] = state, limit
+        self._changed.add(key)
 
-    def seen_by(self, charge: Charge) -> State:
-        """Return the bucket after the call, in the parts of this charge's limit."""
+    def give_back(self, charge: Charge) -> None:
+        """Give back tokens that were taken earlier for the same request."""
+        self._returned[charge.key] = self._returned.get(charge.key, 0) + charge.cost
+        self.add(charge, charge.cost)
+
+    def outcome(self, charge: Charge, shadow: bool, needed: int) -> Outcome:
+        """Say what became of a charge, once all are charged."""
         state, limit = self._seen[charge.key]
-        return state if limit is charge.limit else refresh(charge.limit, state, self._now)[0]
+        if limit is not charge.limit:  # which may count in other parts
+            state, _ = refresh(charge.limit, state, self._now)
+        if needed:
+            # What was given back must be taken again: a wait without it would end in a refusal.
+            needed += self._returned.get(charge.key, 0)
+        return outcome(charge, shadow, needed, state.tokens, state.last_refill, self._now)
 
     def writes(self) -> dict[str, State]:
         """Return the states to store."""

@@ -26,7 +26,7 @@ class Charge:
     limit: Limit
     key: str
     cost: int = 1
-    #: Whether the tokens are given back as a rule, so that a refusal may soon be out of date.
+    #: Whether the tokens are usually given back, so that a refusal may soon be out of date.
     returns: bool = False
 
     def __post_init__(self) -> None:
@@ -36,11 +36,20 @@ class Charge:
                 "Round it, or measure in smaller tokens."
             )
 
+    def given_back(self) -> Charge:
+        """Return the charge that gives this one's tokens back when it is settled."""
+        return replace(self, cost=-self.cost)
+
 
 class Charges(tuple[Charge, ...]):
-    """Charges that come again with other requests, so that a store may prepare what it sends."""
+    """Charges that other requests will make again, so that a store may prepare their call once.
 
-    #: What a store prepared last, and for whom.
+    `prepared` is the one mutable value among the data of a request. It is a cache of whatever
+    the last store made of these charges. Threads may overwrite it at any time, so read it and
+    write it whole; a lost value is prepared again.
+    """
+
+    #: Who prepared a call, and the call. The owner is compared by identity.
     prepared: tuple[object, Any] = (None, None)
 
 

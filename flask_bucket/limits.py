@@ -90,8 +90,6 @@ class Limit:
     step: int = field(init=False, repr=False, compare=False)
     #: The parts in a full bucket.
     full: int = field(init=False, repr=False, compare=False)
-    #: Capacity, scale, step and tick as the script reads them, prepared once.
-    script_args: tuple[bytes, bytes, bytes, bytes] = field(init=False, repr=False, compare=False)
 
     def __init__(
         self, capacity: Number, refill_rate: Number, per: Number = 1, name: str | None = None
@@ -121,7 +119,6 @@ class Limit:
             "scale": scale,
             "step": step,
             "full": int(whole) * scale,
-            "script_args": tuple(b"%d" % n for n in (int(whole), scale, step, tick)),
         }
         for attribute, value in values.items():
             object.__setattr__(self, attribute, value)

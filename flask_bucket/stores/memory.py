@@ -17,10 +17,11 @@ from .base import checked_now
 class MemoryStore:
     """Keep buckets in memory, with the same arithmetic as the script in Redis.
 
-    Thread-safe. Every process counts for itself: with several workers, use Redis.
+    Thread-safe. Every process counts alone: with several workers, use Redis.
 
-    :param clock: returns the time in whole microseconds. By default the monotonic clock, set
-        by the wall clock when the store is made, so that no change of the host's time moves it.
+    :param clock: returns the time in whole microseconds. By default this is the monotonic clock,
+        set by the wall clock when the store is made. Later changes of the host's time do not
+        move it.
 
     >>> from flask_bucket import Charge, Limit
     >>> store = MemoryStore(clock=lambda: 0)
@@ -34,9 +35,11 @@ class MemoryStore:
         self._states: dict[str, State] = {}
         #: When each bucket expires, on this store's clock, whatever `now` a caller passes.
         self._expires: dict[str, int] = {}
-        #: One entry a bucket, due when it was first to expire: then it is dropped or queued again.
+        #: A heap with one entry for each bucket, due at an expiry that may have moved since. When
+        #: it is due, the bucket is dropped or queued again.
         self._queue: list[tuple[int, str]] = []
-        #: The keys that have one. A reset leaves it there, for when the bucket comes back.
+        #: The keys in the queue. A reset leaves its keys there: a bucket that comes back must not
+        #: be queued twice.
         self._queued: set[str] = set()
         self._lock = Lock()
 
@@ -50,23 +53,23 @@ class MemoryStore:
         everything = (*charges, *shadow, *held)
         no_negative_cost(everything)
         with self._lock:
-            clock, at = self._times(now)
+            clock, now = self._times(now)
             states = self._read(everything)
-            verdict = bucket.take(states, charges, at, held=held, shadow=shadow)
-            self._write(verdict.writes, everything, clock)
-        return bucket.decision(verdict, at)
+            decision, writes = bucket.take(states, charges, now, held=held, shadow=shadow)
+            self._write(writes, everything, clock)
+        return decision
 
     def peek(self, charges: Sequence[Charge], now: int | None = None) -> Decision:
         no_negative_cost(charges)
         with self._lock:
-            _, at = self._times(now)
-            verdict = bucket.take(self._read(charges), charges, at)
-        return bucket.decision(verdict, at)
+            _, now = self._times(now)
+            decision, _ = bucket.take(self._read(charges), charges, now)
+        return decision
 
     def settle(self, charges: Sequence[Charge], now: int | None = None) -> None:
         with self._lock:
-            clock, at = self._times(now)
-            self._write(bucket.settle(self._read(charges), charges, at), charges, clock)
+            clock, now = self._times(now)
+            self._write(bucket.settle(self._read(charges), charges, now), charges, clock)
 
     def reset(self, client: str) -> int:
         with self._lock:
@@ -86,6 +89,7 @@ class MemoryStore:
         return len(self._states)
 
     def _times(self, now: int | None) -> tuple[int, int]:
+        """Return this store's time, and the time that a call is decided at."""
         clock = checked_now(self._clock())
         return clock, clock if now is None else checked_now(now)
 
@@ -105,9 +109,10 @@ class MemoryStore:
         self._sweep(clock, at_most=2 * len(charges))
 
     def _sweep(self, clock: int, at_most: int) -> None:
-        """Drop buckets that are full by now, since an absent one is the same.
+        """Drop buckets that are full by now: an absent one is the same.
 
-        Bounded, so that no call pays for thousands; but more than one call adds.
+        A call drops at most twice as many as it may add. So none pays for thousands, and the
+        number of dropped buckets keeps up with that of new ones.
         """
         for _ in range(at_most):
             if not self._queue or self._queue[0][0] > clock:

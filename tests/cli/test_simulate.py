@@ -84,13 +84,12 @@ def by_reference(times: list[int], limit: Limit) -> tuple[list[int], int]:
     refused, longest = [], 0
     for second in times:
         now = second * SECOND
-        verdict = reference.take(states, [charge], now)
-        if not verdict.allowed:
+        decision, writes = reference.take(states, [charge], now)
+        if not decision.allowed:
             refused.append(second)
-            wait = reference.decision(verdict, now).retry_after
-            assert wait is not None
-            longest = max(longest, round(wait * SECOND))
-        states.update(verdict.writes)
+            assert decision.retry_after is not None
+            longest = max(longest, round(decision.retry_after * SECOND))
+        states.update(writes)
     return refused, longest
 
 

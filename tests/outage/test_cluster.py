@@ -6,12 +6,15 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import fakeredis
 import pytest
 import redis
+from redis.exceptions import TryAgainError
 
 from flask_bucket.decisions import Charge, Decision
 from flask_bucket.errors import StoreUnavailable
@@ -20,7 +23,7 @@ from flask_bucket.stores.memory import MemoryStore
 from flask_bucket.stores.outage import OutageStore
 from flask_bucket.stores.redis import RedisStore
 from flask_bucket.stores.redis.cluster import slot
-from flask_bucket.stores.redis.replies import Scattered
+from flask_bucket.stores.redis.links import Call, link_by
 from tests.conftest import START
 from tests.outage.service import ORDINARY, Stalls, at_once
 from tests.outage.table import Row, tokens
@@ -110,22 +113,19 @@ def test_key_by_key_the_decision_is_that_of_one_call(seed: int) -> None:
     chance = random.Random(seed)
     reference, now = MemoryStore(lambda: START), START
     fake = fakeredis.FakeRedis(server=fakeredis.FakeServer())
+    link = link_by(fake)
+
+    def scattered(keys: int, *arguments: Any) -> Call:
+        if len({*arguments[:keys]}) > 1 and chance.random() < 0.5:
+            return turned_away
+        return link.prepare(keys, *arguments)
+
+    def turned_away() -> list[int]:
+        raise TryAgainError("Multiple keys request during rehashing of slot")
+
     store = RedisStore(fake)
-    run = store._run
-
-    def scattered(
-        mode: bytes,
-        charges: Sequence[Charge],
-        shadow: Sequence[Charge],
-        held: Sequence[Charge],
-        at: int | None,
-    ) -> list[int]:
-        if len({c.key for c in (*charges, *shadow, *held)}) > 1 and chance.random() < 0.5:
-            raise Scattered("TRYAGAIN")
-        return run(mode, charges, shadow, held, at)
-
-    store.__dict__.update(_run=scattered)
-    store._slot = lambda key: "abcde".index(key[8]) // 2
+    slots = replace(link, prepare=scattered, slot=lambda key: "abcde".index(key[8]) // 2)
+    store._use(slots, "bucket")
     for _ in range(150):
         now += chance.randint(0, 3_600_000_000)
         charges, shadow, held = some(chance, 1, 4), some(chance, 0, 3), some(chance, 0, 3)

@@ -86,12 +86,12 @@ def by_the_reference(
         return None, {**states, **bucket.settle(states, charges, now)}
     first, rest = charges[:1], charges[1:]
     if letter.kind == "held":
-        verdict = bucket.take(states, rest, now, held=first)
+        decision, writes = bucket.take(states, rest, now, held=first)
     elif letter.kind == "shadow":
-        verdict = bucket.take(states, first, now, shadow=rest)
+        decision, writes = bucket.take(states, first, now, shadow=rest)
     else:
-        verdict = bucket.take(states, charges, now)
-    return bucket.decision(verdict, now), {**states, **verdict.writes}
+        decision, writes = bucket.take(states, charges, now)
+    return decision, {**states, **writes}
 
 
 def by_the_store(letter: Letter, subject: Subject, now: int) -> Decision | None:

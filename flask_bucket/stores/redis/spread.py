@@ -1,151 +1,187 @@
-"""Charges over several slots of a cluster: a call for each, and yet all or nothing.
+"""Charges over several slots of a cluster: a call for each slot, and yet all or nothing.
 
-No call reaches two slots. So they are charged one after another, in a fixed order, and what the
-earlier ones took is given back when a later one refuses or fails. Between the two, another request
-may find a bucket emptier than it will be, and be refused; none is ever granted too much.
+No call reaches two slots. So the slots are charged one after another, in a fixed order. If a later
+one refuses or fails, what the earlier ones took is given back. In between, another request may
+find a bucket emptier than it will be, and be refused. No request is ever granted too much.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from ...bucket import outcome
-from ...decisions import Charge, Decision, Outcome
+from ...decisions import Charge, Decision, Outcome, no_negative_cost
 from ...errors import StoreUnavailable
 from .replies import Scattered
+from .script import Script, rows_of
 
-#: Runs the script with a mode, charges, shadow charges, held ones, and a time.
-Run = Callable[[bytes, Sequence[Charge], Sequence[Charge], Sequence[Charge], int | None], list[int]]
-
-#: Says what a key can be charged together with: those of the same part.
+#: Names the part of a key. Keys of the same part can be charged in one call.
 PartOf = Callable[[str], Any]
 
 
 @dataclass(slots=True)
 class Part:
-    """What is charged in one call, and what came of it."""
+    """What is charged in one call, and the reply to it."""
 
     charges: list[Charge] = field(default_factory=list)
     shadow: list[Charge] = field(default_factory=list)
     held: list[Charge] = field(default_factory=list)
-    #: Where in the decision its outcomes belong.
+    #: The place of each charge and dry-run charge in the whole decision.
     places: list[int] = field(default_factory=list)
+    #: Empty until the call was made.
     reply: list[int] = field(default_factory=list)
 
     @property
     def allowed(self) -> bool:
-        """Whether there was a reply, and all charges were affordable."""
-        return bool(self.reply) and not any(self.reply[1::3][: len(self.charges)])
+        """Whether the call was made, and all charges were affordable."""
+        return bool(self.reply) and not any(self._needed()[: len(self.charges)])
 
     def taken(self) -> list[Charge]:
-        """Return what this call took, or would take."""
+        """Return what the call took; of a peek, what it would take."""
         if not self.allowed:
             return []
-        rows = zip(self.charges + self.shadow, self.reply[1::3], strict=True)
-        return [charge for charge, wanted in rows if not wanted]
+        asked = zip((*self.charges, *self.shadow), self._needed(), strict=False)
+        return [charge for charge, needed in asked if not needed]
 
-    def outcomes(self, back: Iterable[Charge] = (), again: Iterable[Charge] = ()) -> list[Outcome]:
-        """Return what came of the charges.
+    def outcomes(
+        self, returned: Iterable[Charge] = (), held: Iterable[Charge] = ()
+    ) -> dict[int, Outcome]:
+        """Return what became of each charge, by its place in the decision.
 
-        :param back: what the buckets hold again, after the reply.
-        :param again: what was held, and must be taken again by a request that is to succeed.
+        :param returned: what the buckets get back after the reply.
+        :param held: those of them that were taken earlier: a request that is to succeed must take
+            them again.
         """
-        returned, wanted_too = _by_key(back), _by_key(again)
-        found = []
-        for i, charge in enumerate(self.charges + self.shadow):
-            wanted, tokens, last_refill = self.reply[3 * i + 1 : 3 * i + 4]
-            limit = charge.limit
-            tokens = min(limit.full, tokens + returned.get(charge.key, 0) * limit.scale)
-            if wanted:
-                wanted += wanted_too.get(charge.key, 0)
-            dry = i >= len(self.charges)
-            found.append(outcome(charge, dry, wanted, tokens, last_refill, self.reply[0]))
+        back, again = _tokens(returned), _tokens(held)
+        found = {}
+        for i, charge in enumerate((*self.charges, *self.shadow)):
+            needed, tokens, last_refill = rows_of(self.reply)[i]
+            tokens = min(charge.limit.full, tokens + back[charge.key] * charge.limit.scale)
+            if needed:
+                needed += again[charge.key]
+            dry_run = i >= len(self.charges)
+            found[self.places[i]] = outcome(
+                charge, dry_run, needed, tokens, last_refill, self.reply[0]
+            )
         return found
 
-
-def take(
-    run: Run,
-    part_of: PartOf,
-    charges: Sequence[Charge],
-    held: Sequence[Charge],
-    shadow: Sequence[Charge],
-    now: int | None,
-) -> Decision:
-    """Charge all, or none. See ``Store.take``."""
-    parts = divided(part_of, charges, shadow, held)
-    # Dry-run charges are taken only if the others are, so parts that hold no others come last.
-    judging = sorted((p for p in parts if p.places), key=lambda part: not part.charges)
-    done: list[Part] = []
-    refused: Part | None = None
-    try:
-        for part in judging:
-            part.reply = run(b"take", part.charges, part.shadow, part.held, now)
-            if not part.allowed:
-                refused = part
-                break
-            done.append(part)
-    except StoreUnavailable:
-        for part in done:
-            _give_back(run, part.taken(), now)
-        raise
-    if refused is None:
-        return _decision(judging, {id(p): p.outcomes() for p in judging})
-    return _refusal(run, part_of, parts, judging, refused, now)
+    def _needed(self) -> list[int]:
+        return [needed for needed, _, _ in rows_of(self.reply)]
 
 
-def _refusal(
-    run: Run,
-    part_of: PartOf,
-    parts: Sequence[Part],
-    judging: Sequence[Part],
-    refused: Part,
-    now: int | None,
-) -> Decision:
-    """Give back what was taken and held, and say what the buckets hold then."""
-    outcomes = {id(refused): refused.outcomes()}
-    back = [c for part in parts if part is not refused for c in (*part.taken(), *part.held)]
-    try:
-        for part in judging:
-            if not part.reply:
-                outcomes[id(part)] = _look(run, part, now)
-            elif part is not refused:
-                outcomes[id(part)] = part.outcomes([*part.taken(), *part.held], part.held)
-    finally:
-        for part in divided(part_of, back, (), ()):
-            _give_back(run, part.charges, now)
-    return _decision(judging, outcomes)
+class Spread:
+    """Decides about charges in a call for each part, with the methods of `Script`."""
 
+    def __init__(self, script: Script, part_of: PartOf) -> None:
+        self._script = script
+        self._part_of = part_of
 
-def peek(run: Run, part_of: PartOf, charges: Sequence[Charge], now: int | None) -> Decision:
-    """Look at all. See ``Store.peek``."""
-    parts = divided(part_of, charges, (), ())
-    for part in parts:
-        part.reply = run(b"peek", part.charges, (), (), now)
-    refused = not all(part.allowed for part in parts)
-    outcomes = {id(p): p.outcomes(p.taken() if refused else ()) for p in parts}
-    return _decision(parts, outcomes)
-
-
-def settle(run: Run, part_of: PartOf, charges: Sequence[Charge], now: int | None) -> None:
-    """Settle all that can be reached. See ``Store.settle``."""
-    failure: StoreUnavailable | None = None
-    for part in divided(part_of, charges, (), ()):
+    def take(
+        self,
+        charges: Sequence[Charge],
+        held: Sequence[Charge],
+        shadow: Sequence[Charge],
+        now: int | None,
+    ) -> Decision:
+        """Charge all, or none. See ``Store.take``."""
+        no_negative_cost((*charges, *held, *shadow))
+        parts = _divided(self._part_of, charges, held, shadow)
+        # Dry-run charges are taken only if the others are, so parts without others come last.
+        judging = sorted((p for p in parts if p.places), key=lambda part: not part.charges)
+        done: list[Part] = []
+        refused: Part | None = None
         try:
-            _settle(run, part.charges, now)
-        except StoreUnavailable as error:
-            failure = error
-    if failure is not None:
-        raise failure
+            for part in judging:
+                part.reply = self._script.run(b"take", part.charges, part.held, part.shadow, now)
+                if not part.allowed:
+                    refused = part
+                    break
+                done.append(part)
+        except StoreUnavailable:
+            for part in done:
+                self._give_back(part.taken(), now)
+            raise
+        if refused is not None:
+            return self._refusal(parts, refused, now)
+        return _decision(judging, _merged(part.outcomes() for part in judging))
+
+    def peek(self, charges: Sequence[Charge], now: int | None) -> Decision:
+        """Look at all. See ``Store.peek``."""
+        no_negative_cost(charges)
+        parts = _divided(self._part_of, charges)
+        for part in parts:
+            part.reply = self._script.run(b"peek", part.charges, now=now)
+        if all(part.allowed for part in parts):
+            return _decision(parts, _merged(part.outcomes() for part in parts))
+        return _decision(parts, _merged(part.outcomes(part.taken()) for part in parts))
+
+    def settle(self, charges: Sequence[Charge], now: int | None) -> None:
+        """Settle all that can be reached. See ``Store.settle``."""
+        failure: StoreUnavailable | None = None
+        for part in _divided(self._part_of, charges):
+            try:
+                self._settle(part, now)
+            except StoreUnavailable as error:
+                failure = error
+        if failure is not None:
+            raise failure
+
+    def _refusal(self, parts: Sequence[Part], refused: Part, now: int | None) -> Decision:
+        """Give back what was taken and held, and say what the buckets hold then."""
+        # The part that refused gave back what it held in the same call.
+        others = [part for part in parts if part is not refused]
+        returned = [charge for part in others for charge in (*part.taken(), *part.held)]
+        asked = [part for part in others if part.reply]
+        try:
+            for part in others:
+                if part.places and not part.reply:
+                    asked += self._looked_at(part, now)
+        finally:
+            self._give_back(returned, now)
+        outcomes = refused.outcomes()
+        for part in asked:
+            outcomes |= part.outcomes([*part.taken(), *part.held], part.held)
+        return _decision([refused, *asked], outcomes)
+
+    def _give_back(self, charges: Iterable[Charge], now: int | None) -> None:
+        """Give back what can be: the decision stands, even if a node is lost meanwhile."""
+        for part in _divided(self._part_of, [c.given_back() for c in charges if c.cost]):
+            with suppress(StoreUnavailable):
+                self._settle(part, now)
+
+    # From here on something was written. So if the keys of a call are scattered, that call alone
+    # is divided further; the store cannot start the whole again, as it does before.
+
+    def _settle(self, part: Part, now: int | None) -> None:
+        try:
+            self._script.run(b"settle", part.charges, now=now)
+        except Scattered:
+            for piece in _divided(str, part.charges):
+                self._script.run(b"settle", piece.charges, now=now)
+
+    def _looked_at(self, part: Part, now: int | None) -> list[Part]:
+        """Look at a part that is not taken because another one refused; return its pieces."""
+        try:
+            part.reply = self._script.run(b"peek", part.charges, (), part.shadow, now)
+            return [part]
+        except Scattered:
+            pieces = _divided(str, part.charges, part.held, part.shadow)
+            pieces = [piece for piece in pieces if piece.places]
+            for piece in pieces:
+                piece.places = [part.places[place] for place in piece.places]
+                piece.reply = self._script.run(b"peek", piece.charges, (), piece.shadow, now)
+            return pieces
 
 
-def divided(
+def _divided(
     part_of: PartOf,
     charges: Sequence[Charge],
-    shadow: Sequence[Charge],
-    held: Sequence[Charge],
+    held: Iterable[Charge] = (),
+    shadow: Sequence[Charge] = (),
 ) -> list[Part]:
     """Return the parts in their fixed order."""
     parts: dict[Hashable, Part] = {}
@@ -158,51 +194,18 @@ def divided(
     return [parts[name] for name in sorted(parts)]  # type: ignore[type-var]  # numbers or texts
 
 
-def _give_back(run: Run, charges: Sequence[Charge], now: int | None) -> None:
-    """Give back what can be: the decision stands, even if a node is lost meanwhile."""
-    back = [Charge(c.limit, c.key, -c.cost) for c in charges if c.cost]
-    if back:
-        with suppress(StoreUnavailable):
-            _settle(run, back, now)
+def _decision(parts: Iterable[Part], outcomes: dict[int, Outcome]) -> Decision:
+    now = max((part.reply[0] for part in parts), default=0)
+    return Decision.of(tuple(outcomes[place] for place in sorted(outcomes)), now)
 
 
-# By now something was written, so that the whole cannot be begun anew key by key, as is done when
-# the keys of a call turn out to be scattered.
+def _merged(outcomes: Iterable[dict[int, Outcome]]) -> dict[int, Outcome]:
+    return {place: one for some in outcomes for place, one in some.items()}
 
 
-def _settle(run: Run, charges: Sequence[Charge], now: int | None) -> None:
-    try:
-        run(b"settle", charges, (), (), now)
-    except Scattered:
-        for part in divided(str, charges, (), ()):
-            run(b"settle", part.charges, (), (), now)
-
-
-def _look(run: Run, part: Part, now: int | None) -> list[Outcome]:
-    """Return what comes of charges that are not taken because others are refused."""
-    try:
-        part.reply = run(b"peek", part.charges, part.shadow, (), now)
-        return part.outcomes([*part.taken(), *part.held], part.held)
-    except Scattered:
-        found: dict[int, Outcome] = {}
-        for single in divided(str, part.charges, part.shadow, ()):
-            single.reply = run(b"peek", single.charges, single.shadow, (), now)
-            outcomes = single.outcomes([*single.taken(), *part.held], part.held)
-            found.update(zip(single.places, outcomes, strict=True))
-            part.reply = single.reply[:1]
-        return [found[i] for i in sorted(found)]
-
-
-def _decision(parts: Sequence[Part], outcomes: dict[int, list[Outcome]]) -> Decision:
-    placed: dict[int, Outcome] = {}
-    for part in parts:
-        placed.update(zip(part.places, outcomes[id(part)], strict=True))
-    times = [part.reply[0] for part in parts if part.reply]
-    return Decision.of(tuple(placed[i] for i in sorted(placed)), max(times, default=0))
-
-
-def _by_key(charges: Iterable[Charge]) -> dict[str, int]:
-    costs: dict[str, int] = {}
+def _tokens(charges: Iterable[Charge]) -> Counter[str]:
+    """Return the tokens of charges by key."""
+    tokens: Counter[str] = Counter()
     for charge in charges:
-        costs[charge.key] = costs.get(charge.key, 0) + charge.cost
-    return costs
+        tokens[charge.key] += charge.cost
+    return tokens

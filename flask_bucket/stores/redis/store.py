@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 import redis
 
-from ...bucket import outcome
-from ...decisions import Charge, Charges, Decision, Outcome, no_negative_cost
-from ...errors import ConfigError, StoreUnavailable
+from ...decisions import Charge, Decision
+from ...errors import ConfigError
 from ...keys import keys_start
-from ..base import checked_now
-from . import spread
-from .links import SCRIPT as SCRIPT
-from .links import Call, Link, link_by, link_to
+from .links import Link, link_by, link_to
 from .replies import FAILURES, Scattered, scan_literal, translated
+from .script import Script
+from .spread import Spread
 from .urls import place
 
 Answer = TypeVar("Answer")
@@ -74,7 +72,8 @@ class RedisStore:
     def _use(self, link: Link, key_prefix: str) -> None:
         self.key_prefix = key_prefix
         self._link = link
-        #: Of a cluster, what says which keys can be charged in one call.
+        self._script = Script(link.prepare)
+        #: On a cluster, the slot of a key. Keys of one slot can be charged in one call.
         self._slot: Callable[[str], int] | None = link.slot
         #: Which of several servers decides about some charges, if there are several: one that is
         #: out of reach says nothing about the others.
@@ -93,36 +92,17 @@ class RedisStore:
         shadow: Sequence[Charge] = (),
         now: int | None = None,
     ) -> Decision:
-        if (
-            isinstance(charges, Charges)
-            and now is None
-            and not (held or shadow)
-            and self._slot is None
-        ):
-            return _decision(self._run_again(charges), charges, ())
-        no_negative_cost((*charges, *held, *shadow))
-        if self._slot is not None:
-            return self._in_slots(
-                (*charges, *held, *shadow),
-                lambda: _decision(self._run(b"take", charges, shadow, held, now), charges, shadow),
-                lambda part_of: spread.take(self._run, part_of, charges, held, shadow, now),
-            )
-        return _decision(self._run(b"take", charges, shadow, held, now), charges, shadow)
+        if self._slot is None:
+            return self._script.take(charges, held, shadow, now)
+        return self._on_cluster(
+            (*charges, *held, *shadow), lambda calls: calls.take(charges, held, shadow, now)
+        )
 
     def peek(self, charges: Sequence[Charge], now: int | None = None) -> Decision:
-        no_negative_cost(charges)
-        return self._in_slots(
-            charges,
-            lambda: _decision(self._run(b"peek", charges, (), (), now), charges, ()),
-            lambda part_of: spread.peek(self._run, part_of, charges, now),
-        )
+        return self._on_cluster(charges, lambda calls: calls.peek(charges, now))
 
     def settle(self, charges: Sequence[Charge], now: int | None = None) -> None:
-        self._in_slots(
-            charges,
-            lambda: _nothing(self._run(b"settle", charges, (), (), now)),
-            lambda part_of: spread.settle(self._run, part_of, charges, now),
-        )
+        return self._on_cluster(charges, lambda calls: calls.settle(charges, now))
 
     def reset(self, client: str) -> int:
         pattern = scan_literal(keys_start(self.key_prefix, client)) + "*"
@@ -135,93 +115,22 @@ class RedisStore:
     def close(self) -> None:
         self._link.close()
 
-    def _in_slots(
-        self,
-        charges: Sequence[Charge],
-        together: Callable[[], Answer],
-        apart: Callable[[spread.PartOf], Answer],
+    def _on_cluster(
+        self, charges: Iterable[Charge], decide: Callable[[Script | Spread], Answer]
     ) -> Answer:
-        """Do it in one call if one server can; else in as few as it takes."""
+        """Decide in one call if one server can; else in as few as it takes."""
         slot = self._slot
         if slot is None:
-            return together()
+            return decide(self._script)
         try:
             if len({slot(charge.key) for charge in charges}) <= 1:
-                return together()
-            return apart(slot)
+                return decide(self._script)
+            return decide(Spread(self._script, slot))
         except Scattered:
             # While a slot is moved to another node, some of its keys are here and some there.
-            return apart(str)
-
-    def _run_again(self, charges: Charges) -> list[int]:
-        """Charge what comes again and again, with a call that is packed once."""
-        link, call = charges.prepared
-        if link is not self._link:
-            no_negative_cost(charges)
-            call = self._link.prepare(*_arguments(b"take", charges, (), (), None))
-            charges.prepared = self._link, call
-        return _reply(call, len(charges))
-
-    def _run(
-        self,
-        mode: bytes,
-        charges: Sequence[Charge],
-        shadow: Sequence[Charge],
-        held: Sequence[Charge],
-        now: int | None,
-    ) -> list[int]:
-        if not charges and not shadow and not held:
-            return [0]
-        call = self._link.prepare(*_arguments(mode, charges, shadow, held, now))
-        return _reply(call, 0 if mode == b"settle" else len(charges) + len(shadow))
-
-
-def _reply(call: Call, charges: int) -> list[int]:
-    """Make a call, and return its reply if it is one of the script's."""
-    try:
-        reply = call()
-    except FAILURES as error:
-        raise translated(error) from error
-    if type(reply) is not list or len(reply) != 1 + 3 * charges or {*map(type, reply)} != {int}:
-        raise StoreUnavailable(f"the answer is none of the script's: {reply!r:.100}")
-    return reply
-
-
-def _arguments(
-    mode: bytes,
-    charges: Sequence[Charge],
-    shadow: Sequence[Charge],
-    held: Sequence[Charge],
-    now: int | None,
-) -> list[bytes | str | int]:
-    """Return the number of keys, the keys and the arguments of a call of the script."""
-    keys: list[bytes | str | int] = []
-    arguments: list[bytes | str | int] = [mode]
-    for kind, some in ((b"%d", charges), (b"s%d", shadow), (b"h%d", held)):
-        for charge in some:
-            keys.append(charge.key)
-            arguments += (kind % charge.cost, *charge.limit.script_args)
-    if now is not None:
-        arguments.append(checked_now(now))
-    return [len(keys), *keys, *arguments]
+            return decide(Spread(self._script, str))
 
 
 def _nodes(node: Callable[[str], Hashable], charges: Sequence[Charge]) -> Hashable:
     nodes = {node(charge.key) for charge in charges}
     return nodes.pop() if len(nodes) == 1 else frozenset(nodes)
-
-
-def _nothing(reply: object) -> None:
-    """Leave a reply unread."""
-
-
-def _decision(reply: list[int], charges: Sequence[Charge], shadow: Sequence[Charge]) -> Decision:
-    now = reply[0]
-    outcomes: list[Outcome] = []
-    at = 1
-    for dry, some in ((False, charges), (True, shadow)):
-        for charge in some:
-            # What was wanted, the tokens, and their time.
-            outcomes.append(outcome(charge, dry, reply[at], reply[at + 1], reply[at + 2], now))
-            at += 3
-    return Decision.of(tuple(outcomes), now)
