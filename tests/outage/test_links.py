@@ -239,7 +239,7 @@ def test_a_connection_that_is_not_quiet_is_not_used(first: bytes) -> None:
 def test_an_answer_that_is_none_of_the_script_s_is_an_outage(answer: bytes) -> None:
     with answering(answer) as (port, _, _):
         store = RedisStore.from_url(f"redis://127.0.0.1:{port}", timeout=5)
-        with pytest.raises(StoreUnavailable, match="none of the script's"):
+        with pytest.raises(StoreUnavailable, match="not one of the script's"):
             store.take([CHARGE])
         store.close()
 
