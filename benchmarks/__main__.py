@@ -1,7 +1,7 @@
-"""``python -m benchmarks``: run the comparison, print it, and keep it with plots.
+"""``python -m benchmarks``: run the comparison, print it, and save it with plots.
 
-Every claim is a ratio within one run, the median over rounds in which all take turns: the
-machines that this runs on are shared and noisy, and absolute figures mean little.
+Every claim is a ratio within one run. In each round, all contestants take turns, and the claim is
+the median over the rounds. The machines are shared and noisy, so absolute figures mean little.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FIXED = "Flask-Limiter fixed-window, {}".format
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A figure that must be reached."""
+    """A figure with its target."""
 
     what: str
     measured: float
@@ -36,7 +36,7 @@ class Claim:
 
     @property
     def holds(self) -> bool:
-        """Whether the figure is reached."""
+        """Whether the figure reaches its target."""
         return self.measured >= self.target if self.at_least else self.measured <= self.target
 
     def __str__(self) -> str:

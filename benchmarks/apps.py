@@ -1,4 +1,4 @@
-"""The apps that are compared: the same view with no limits, with ours, and with others."""
+"""The compared apps: one view without limits, with flask_bucket, and with Flask-Limiter."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def ours(url: str, limits: list[str], in_process: bool = False) -> Flask:
 
 
 def theirs(url: str, limits: list[str], strategy: str) -> Flask:
-    """Flask-Limiter with headers, as a user would switch them on."""
+    """Flask-Limiter with its headers switched on."""
     import flask_limiter
     from flask_limiter.util import get_remote_address
 
@@ -67,7 +67,7 @@ def theirs(url: str, limits: list[str], strategy: str) -> Flask:
 
 
 def floor(url: str) -> Flask:
-    """A socket, one EVALSHA that is packed already, three headers: what any limiter must pay."""
+    """A socket, one packed EVALSHA and three headers: the least that any limiter can cost."""
     app = Flask("floor")
     client = redis.Redis.from_url(url)
     sha = client.script_load(SCRIPT)

@@ -1,4 +1,4 @@
-"""On the server: calls of the script a second, and memory per client."""
+"""On the server: script calls per second, and memory per client."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def our_call(charges: int = 1) -> Call:
 
 
 def script_calls(url: str, rounds: int = 40) -> dict[str, list[float]]:
-    """Return calls a second of the plain script and of ours, in turn."""
+    """Return the calls per second of the plain script and of ours, which take turns."""
     return calls_of({"plain": (PLAIN, plain_call), "ours": (SCRIPT, our_call())}, url, rounds)
 
 
@@ -88,14 +88,14 @@ def _read(connection: socket.socket, replies: int) -> None:
 
 
 def calls_ratio(figures: dict[str, list[float]]) -> float:
-    """Return our script's throughput as a part of the plain one's: the median over the rounds."""
+    """Return our throughput divided by the plain script's: the median over the rounds."""
     return statistics.median(
         ours / plain for ours, plain in zip(figures["ours"], figures["plain"], strict=True)
     )
 
 
 def memory_per_client(url: str) -> dict[str, dict[str, float]]:
-    """Return bytes in the server per client, each with one request behind it, key included."""
+    """Return the bytes per client after one request each, including the key."""
     found: dict[str, dict[str, float]] = {}
     with redis.Redis.from_url(url) as client:
         store = RedisStore.from_url(url, timeout=5)
@@ -132,7 +132,7 @@ def _growth(client: redis.Redis, fill: Any) -> dict[str, float]:
 
 
 def memory_of_a_drained_bucket(url: str) -> dict[str, float]:
-    """Return the bytes that one client's limit of 70,000 a day takes once it is used up."""
+    """Return the bytes that one client needs after using up a limit of 70,000 a day."""
     found: dict[str, float] = {}
     with redis.Redis.from_url(url) as client:
         client.flushall()

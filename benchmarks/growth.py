@@ -18,7 +18,7 @@ from flask_bucket import Charge, Limit, Limiter, RedisStore
 
 Series = dict[int, float]
 
-#: A limit whose buckets stay for as long as is measured.
+#: A limit whose buckets do not expire during the measurement.
 SLOW = "1000000/day"
 
 
@@ -32,9 +32,9 @@ def _per_call(call: Callable[[int], object], calls: int) -> float:
 def _added(
     steps: Sequence[int], make: Callable[[int], Callable[[int], object]], rounds: int, calls: int
 ) -> Series:
-    """Return the median microseconds that limits add to a request, all steps in turn.
+    """Return the median microseconds that limits add to a request. All steps take turns.
 
-    :param make: given a step, returns what sends the n-th request.
+    :param make: takes a step, and returns a function that sends the n-th request.
     """
     app = bare("")
     made = {step: make(step) for step in steps}
@@ -62,7 +62,7 @@ def by_limits(url: str, rounds: int = 30, calls: int = 100) -> Series:
 
 
 def by_capacity(url: str, rounds: int = 30, calls: int = 100) -> Series:
-    """What a limit adds to a request, with capacities of 1 to a thousand million."""
+    """What a limit adds to a request, with capacities from 1 to a thousand million."""
 
     def make(capacity: int) -> Callable[[int], object]:
         return _sending(ours(url, [f"1000000/second burst {capacity}"]))
@@ -71,9 +71,9 @@ def by_capacity(url: str, rounds: int = 30, calls: int = 100) -> Series:
 
 
 def by_clients(url: str, most: int = 1_000_000, rounds: int = 30, calls: int = 100) -> Series:
-    """What a limit adds to a request of a random one of 1 to a million clients with a bucket.
+    """What a limit adds to a request of a random client among 1 to a million.
 
-    Each number of clients has a database of its own, so that all take turns.
+    Each number of clients has its own database, so that all take turns.
     """
     steps = [10**n for n in range(len(str(most)))]
     with redis.Redis.from_url(url) as client:
@@ -119,7 +119,7 @@ def _random_client(url: str, clients: int) -> Callable[[int], object]:
 
 
 def by_threads(url: str, rounds: int = 5, calls: int = 2_000) -> Series:
-    """Calls a second of 1 to 32 threads of one process together."""
+    """The calls per second of one process with 1 to 32 threads."""
     store = RedisStore.from_url(url, timeout=5)
     charge = Charge(Limit(10**9, 10**6), "bucket:{c}:growth:threads")
 
@@ -146,7 +146,7 @@ def by_threads(url: str, rounds: int = 5, calls: int = 2_000) -> Series:
 
 
 def by_endpoints(url: str, rounds: int = 30, calls: int = 100) -> Series:
-    """What a limit adds to a request to one of 1 to 1,000 endpoints, each with its own."""
+    """What a limit adds to a request in an app with 1 to 1,000 limited endpoints."""
 
     def make(endpoints: int) -> Callable[[int], object]:
         app = Flask("growth")

@@ -1,4 +1,4 @@
-"""What each limiter adds to a request, in one process, all apps in turn."""
+"""What each limiter adds to a request, in one process. All apps take turns."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def request(app: Flask, environ: Mapping[str, Any] = ENVIRON) -> None:
 def measure(
     url: str, rounds: int = 40, requests: int = 100, names: Iterable[str] = APPS
 ) -> dict[str, list[float]]:
-    """Return microseconds a request, for each app a figure a round.
+    """Return the microseconds per request: one figure for each app and round.
 
     The apps take turns within each round, so that whatever else the machine does slows all of
     them alike; figures of one round are compared with each other only.
@@ -60,7 +60,7 @@ def added(figures: dict[str, list[float]]) -> dict[str, float]:
 
 
 def ratio(figures: dict[str, list[float]], one: str, other: str) -> float:
-    """Return what `one` adds as a part of what `other` adds: the median over the rounds."""
+    """Return what `one` adds divided by what `other` adds: the median over the rounds."""
     return statistics.median(
         (a - bare) / (b - bare)
         for a, b, bare in zip(figures[one], figures[other], figures["bare Flask"], strict=True)

@@ -4,22 +4,22 @@
 
 What is measured:
 
-* The load is closed: each of the concurrent clients keeps one connection, and sends its next
-  request when the last one is answered. A slow server is therefore asked less often.
+* The load is closed: each concurrent client keeps one connection, and sends its next request when
+  the last one is answered. So a slow server receives fewer requests.
 * A latency runs from just before a request is sent until the last byte of its response is read.
-  It includes opening a connection where the client has none: for its first request, and after
-  the server closed the last one. Requests without a response have no latency.
-* Throughput is responses per second; transport errors do not count, and nothing is sent twice.
-* Percentiles are nearest-rank: the smallest measured latency which at least p per cent of the
-  latencies do not exceed. Each one is a latency that occurred, however few there are.
-* The progress bar is drawn by the process that measures, twice a second, and may hold up a few
-  responses by a millisecond or two. Redirect stderr to go without it.
+  It includes opening a connection, for the first request and after the server closed the
+  connection. Requests without a response have no latency.
+* Throughput is responses per second. Transport errors do not count, and nothing is sent twice.
+* Percentiles are nearest-rank: the smallest measured latency that at least p per cent of the
+  latencies do not exceed. So each percentile is a measured latency.
+* The measuring process draws the progress bar twice a second, which may delay a few responses by a
+  millisecond or two. Redirect stderr to switch it off.
 
 Exit codes: 0, or 1 if no request was answered, 2 for wrong arguments, 130 after Ctrl-C.
 
-The reader of responses is our own because aiohttp, the fastest of the clients tried (http.client,
-urllib3 and httpx were the others), takes about twice the CPU time for each request: time that a
-server on the same machine does not get.
+This program reads responses with its own code. aiohttp was the fastest of the clients that we tried
+(the others were http.client, urllib3 and httpx). It takes about twice the CPU time per request,
+which a server on the same machine then lacks.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 
 DEFAULT_REQUESTS = 10_000
-# 198.18.0.0/15 is set aside for benchmarks (RFC 2544), so no identity is anybody's address.
+# 198.18.0.0/15 is reserved for benchmarks (RFC 2544), so no identity is a real address.
 ADDRESSES = 2 * 256 * 256
 TICK_SECONDS = 0.5
 
-# RFC 9110, section 5.6.2: what a method or the name of a header is made of.
+# RFC 9110, section 5.6.2: the characters of a method or of a header's name.
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# EOFError is a response cut short; the last two are responses which are not HTTP.
+# EOFError is a response that ends early; the last two are responses that are not HTTP.
 _TRANSPORT_ERRORS = (OSError, EOFError, ValueError, asyncio.LimitOverrunError)
 
 Watch = Callable[[int, float], None]
@@ -61,18 +61,18 @@ Watch = Callable[[int, float], None]
 class Plan:
     """What to send, and how.
 
-    :param url: an ``http://`` URL. TLS is not spoken: it would be measured too.
+    :param url: an ``http://`` URL. TLS is not supported, because it would be measured too.
     :param requests: how many requests to send; 10,000 if no duration is given either.
-    :param duration: seconds to go on sending for, instead of a number of requests. Requests
-        under way at the end are still waited for.
-    :param concurrency: how many clients send at the same time, on one connection each.
+    :param duration: how many seconds to send, instead of a number of requests. At the end, the
+        run waits for requests that are under way.
+    :param concurrency: how many clients send at the same time, each on one connection.
     :param clients: how many identities to spread the requests over: request ``i`` carries
         identity ``i % clients``. None sends no identity.
     :param identity_header: the header that carries the identity: ``198.18.a.b`` in
         ``X-Forwarded-For``, ``client-7`` in any other.
     :param method: the request method. No request has a body.
     :param timeout: seconds to wait for a whole response before giving up on it.
-    :raises ValueError: if a value makes no sense.
+    :raises ValueError: for a value outside its range.
     """
 
     url: str
@@ -122,9 +122,9 @@ class Latencies:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Report:
-    """What came of a run."""
+    """The result of a run."""
 
-    #: Requests which were answered or failed; not those that Ctrl-C cut short.
+    #: Requests that were answered or failed, without those that Ctrl-C interrupted.
     requests: int
     seconds: float
     #: Responses per second.
@@ -133,7 +133,7 @@ class Report:
     latencies_ms: Latencies | None
     #: How many responses had each status.
     statuses: dict[int, int]
-    #: How many requests had no response, by what went wrong.
+    #: How many requests had no response, by reason.
     errors: dict[str, int]
     interrupted: bool
 
@@ -141,10 +141,10 @@ class Report:
 def run(plan: Plan, watch: Watch | None = None) -> Report:
     """Carry out ``plan`` and report.
 
-    Transport errors are counted and not raised. Ctrl-C ends the run, not the caller: the report
-    covers what was done until then, and says that it was interrupted.
+    Transport errors are counted, not raised. Ctrl-C ends the run but not the caller: the report
+    covers the requests until then, and says that the run was interrupted.
 
-    :param watch: is called now and then with the number of requests done and the seconds passed.
+    :param watch: called regularly with the number of finished requests and the seconds passed.
     """
     tally = _Tally()
     interrupted = False
@@ -171,15 +171,15 @@ def summarise(seconds: Sequence[float]) -> Latencies:
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
-    """Return the nearest-rank percentile of a sorted sequence which is not empty."""
-    # Multiplied before it is divided: 0.07 * 100, say, comes out above 7, and the rank with it.
+    """Return the nearest-rank percentile of a sorted sequence that is not empty."""
+    # Multiply before dividing: 0.07 * 100 is a little above 7, and would raise the rank.
     rank = math.ceil(percent * len(ordered) / 100)
     return ordered[max(rank, 1) - 1]
 
 
 @dataclasses.dataclass(slots=True)
 class _Tally:
-    """What was counted so far."""
+    """The counts so far."""
 
     latencies: list[float] = dataclasses.field(default_factory=list)
     statuses: Counter[int] = dataclasses.field(default_factory=Counter)
@@ -227,7 +227,7 @@ def _numbers(plan: Plan) -> Iterator[int]:
 
 
 async def _send_in_turn(plan: Plan, numbers: Iterator[int], tally: _Tally) -> None:
-    """Be one client: send one request after another, and count what comes of each."""
+    """Be one client: send one request after another, and count the results."""
     head = _request_head(plan)
     with contextlib.closing(_Connection(plan)) as connection:
         for number in numbers:
@@ -238,8 +238,8 @@ async def _send_in_turn(plan: Plan, numbers: Iterator[int], tally: _Tally) -> No
             except _TRANSPORT_ERRORS as error:
                 connection.close()
                 tally.errors[_kind(error)] += 1
-                # A refused connection may fail without ever waiting. Were the loop not let in
-                # here, neither Ctrl-C nor the other clients would get a turn.
+                # A refused connection may fail without ever waiting. Without this pause, neither
+                # Ctrl-C nor the other clients would get a turn.
                 await asyncio.sleep(0)
             else:
                 tally.latencies.append(time.perf_counter() - started)
@@ -268,7 +268,7 @@ def _identity_line(plan: Plan, number: int) -> bytes:
 
 
 class _Connection:
-    """A connection that is opened when it is needed, and again when the server has closed it."""
+    """A connection that opens when it is needed, and again after the server closed it."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -368,7 +368,7 @@ def _check_url(url: str) -> None:
         raise ValueError(f"expected a URL like http://host:port/path, not {url!r}")
     if not url.isascii() or not url.isprintable() or " " in url:
         raise ValueError(f"percent-encode what is not plain ASCII in the URL {url!r}")
-    # A ValueError for a name which no host can have, here rather than from every request.
+    # Raise the ValueError for an impossible host name here, and not for every request.
     parts.hostname.encode("idna")
 
 
@@ -392,7 +392,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong in one line, without the usage."""
+        """Print the error in one line, without the usage."""
         self.exit(2, f"{self.prog}: {message}\n")
 
 
@@ -422,7 +422,7 @@ def _progress_bar(plan: Plan) -> Iterator[Watch | None]:
         yield None
         return
     columns = (BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    # Not refreshed from a thread of its own, which would compete with the clients for the GIL.
+    # Without a refresh thread, which would compete with the clients for the GIL.
     with Progress(
         *columns, console=Console(stderr=True), auto_refresh=False, transient=True
     ) as progress:

@@ -1,4 +1,4 @@
-"""Keeps a run's results: figures, a table, and plots."""
+"""Saves the results of a run: figures, a table, and plots."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ mpl.rcParams.update(
 
 
 def keep(results: dict[str, Any], folder: Path) -> None:
-    """Write results.json, results.md and the plots; parts that were not run stay as they were."""
+    """Write results.json, results.md and the plots. Parts that were not run stay unchanged."""
     folder.mkdir(exist_ok=True)
     path = folder / "results.json"
     known = json.loads(path.read_text()) if path.exists() else {"figures": {}, "claims": []}

@@ -1,4 +1,4 @@
-"""Throughput under gunicorn: two workers, ten connections, each app in turn."""
+"""Throughput under gunicorn, with two workers and ten connections. The apps take turns."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def serving(name: str, url: str, worker_class: str) -> Iterator[str]:
                 urllib.request.urlopen(address).close()
                 break
             except urllib.error.HTTPError:
-                break  # refused, and served
+                break  # a refusal is an answer, too
             except OSError:
                 time.sleep(0.02)  # until gunicorn listens
         yield address
@@ -58,20 +58,21 @@ def serving(name: str, url: str, worker_class: str) -> Iterator[str]:
 
 
 def throughput(address: str, seconds: float) -> float:
-    """Return requests a second, by wrk if it is installed, since it takes least from the server.
+    """Return the requests per second, measured by wrk if it is installed: it needs least CPU time.
 
-    The connections come in two halves. Of ten at once, the worker that wakes up first often
-    accepts all, and the other has nothing to do: two times in five, and in a bare app too.
+    The connections are opened in two halves. If ten arrive at once, the worker that wakes up first
+    often accepts all of them, and the other one idles. That happens two times in five, with a bare
+    app too.
     """
     if shutil.which("wrk") is None:
         plan = load.Plan(url=address, duration=seconds, concurrency=CONNECTIONS)
         return load.run(plan).throughput
-    whole = str(max(1, round(seconds)))  # all that it takes
+    whole = str(max(1, round(seconds)))  # wrk takes only whole seconds
     command = ["wrk", "-t", "1", "-c", str(CONNECTIONS // 2), "-d", f"{whole}s", address]
     halves = []
     for _ in range(2):
         halves.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
-        time.sleep(0.1)  # until the first half keeps the worker that took it busy
+        time.sleep(0.1)  # until the first half keeps one worker busy
     return sum(_requests_a_second(half.communicate()[0]) for half in halves)
 
 
@@ -84,10 +85,10 @@ def _requests_a_second(output: str) -> float:
 def measure(
     url: str, worker_class: str, rounds: int = 20, seconds: float = 1
 ) -> dict[str, list[float]]:
-    """Return requests a second, for each app a figure a round.
+    """Return the requests per second: one figure for each app and round.
 
-    All are up throughout, and take turns in short measurements: those that wait cost nothing, and
-    what else the machine does meets all alike.
+    All apps run throughout, and take turns in short measurements. An idle app costs nothing, and
+    other load on the machine affects all apps alike.
     """
     figures: dict[str, list[float]] = {name: [] for name in COMPARED}
     with ExitStack() as stack:
@@ -103,6 +104,6 @@ def measure(
 
 
 def share(figures: dict[str, list[float]], name: str) -> float:
-    """Return an app's throughput as a part of bare Flask's: the median over the rounds."""
+    """Return an app's throughput divided by bare Flask's: the median over the rounds."""
     bare = figures["bare Flask"]
     return statistics.median(a / b for a, b in zip(figures[name], bare, strict=True))
