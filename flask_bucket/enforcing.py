@@ -19,7 +19,7 @@ from .decisions import Decision
 from .decorators import BlueprintLimit, Decoration, Registry
 from .exchange import Exchange, Exchanges
 from .first_request import warn_of_setup
-from .headers import STYLES, whole_seconds
+from .headers import STYLES, whole_seconds, write
 from .keys import Spelling
 from .plans import BEFORE, Place, Planner, Point
 from .rules import Rule
@@ -119,11 +119,11 @@ class Enforcer:
             self._first_seen = True
             in_process = isinstance(innermost(self.store), MemoryStore)
             warn_of_setup(req, in_process=in_process)
-        exchanges = Exchanges.of(req).by_limiter
-        exchange = exchanges.get(self.name)
+        exchanges = Exchanges.of(req)
+        exchange = exchanges.by_limiter.get(self.name)
         if exchange is None:
             plan = self.planner.plan(req.endpoint, req.method)
-            exchange = exchanges[self.name] = Exchange(plan)
+            exchange = exchanges.by_limiter[self.name] = Exchange(plan, exchanges)
         return None if exchange.filtered else exchange
 
     def _charge_place(self, exchange: Exchange, place: Place) -> None:
@@ -144,12 +144,14 @@ class Enforcer:
         if bill.shadow:
             self._report_dry_run(decision)
         if not decision.allowed:
-            raise self._refusal(decision, bill, point)
+            raise self._refusal(exchange, decision, bill, point)
 
-    def _refusal(self, decision: Decision, bill: Bill, point: Point) -> HTTPException:
+    def _refusal(
+        self, exchange: Exchange, decision: Decision, bill: Bill, point: Point
+    ) -> HTTPException:
         """Return the exception that answers a refused request."""
         if point.ends_request:
-            Exchanges.of(request).refused = True
+            exchange.among.refused = True
         error_format = self.config.error_format
         outcome = decision.binding
         if outcome is None:
@@ -196,7 +198,6 @@ class Enforcer:
         exchange = exchanges.by_limiter.get(self.name)
         if exchange is None or exchange.decision is None:
             return response
-        exchange.refused_elsewhere = exchanges.refused
         self._close(exchange, response)
         if exchange.taken and response.is_streamed:
             # Its body, and the cost of that, is still to come.
@@ -219,19 +220,16 @@ class Enforcer:
             self.store.settle(corrections)
 
     def _write_headers(self, exchanges: Exchanges, decision: Decision, response: Response) -> None:
-        headers = response.headers
+        written: list[tuple[str, str]] = []
         if not decision.allowed:
-            headers["Cache-Control"] = "no-store"
-            if decision.retry_after is not None:
-                headers.setdefault("Retry-After", str(whole_seconds(decision.retry_after)))
+            written.append(("Cache-Control", "no-store"))
+            if decision.retry_after is not None and "Retry-After" not in response.headers:
+                written.append(("Retry-After", str(whole_seconds(decision.retry_after))))
         outcome = None if decision.degraded else decision.binding
-        if outcome is None:
-            return
-        if exchanges.shown is None or outcome.binds_more_than(exchanges.shown):
-            exchanges.shown = outcome
+        if outcome is not None and exchanges.should_show(outcome):
             for style in self.config.headers:
-                for name, value in STYLES[style](decision, outcome):
-                    headers[name] = value
+                written += STYLES[style](decision, outcome)
+        write(written, response.headers)
 
     def _note_crash(self, app: Flask, exception: BaseException | None = None, **_: Any) -> None:
         """Note an exception that nobody handled: the tokens of the request stay taken."""

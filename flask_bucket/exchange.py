@@ -23,6 +23,8 @@ class Exchange:
     """One request and one Limiter."""
 
     plan: Plan
+    #: This exchange and those of the other Limiters.
+    among: Exchanges
     #: Whether a request filter let it pass without any limit.
     filtered: bool = False
     #: The latest decision.
@@ -35,8 +37,6 @@ class Exchange:
     real_cost: int | None = None
     #: Whether the view raised an exception that nobody handled.
     crashed: bool = False
-    #: Whether another Limiter refused the request, so that it is to pay nothing here either.
-    refused_elsewhere: bool = False
     #: Whether any of the tokens taken are given back as a rule.
     returns: bool = False
     #: The answer of each rule's deduct_when.
@@ -81,13 +81,14 @@ class Exchange:
         :param response: the response to ask deduct_when about; None once that was asked.
         """
         corrections: list[Charge] = []
-        if self.real_cost is None and not self.refused_elsewhere and not self.returns:
+        refused = self.among.refused  # by another Limiter, or there would be nothing to correct
+        if self.real_cost is None and not refused and not self.returns:
             return corrections
         for i, (charge, bound) in enumerate(self.taken):
             cost = charge.cost
             if self.real_cost is not None and self._settles(bound):
                 cost = self.real_cost
-            if self.refused_elsewhere or not self._deducts(bound, response):
+            if refused or not self._deducts(bound, response):
                 cost = 0
             if cost != charge.cost:
                 corrections.append(Charge(charge.limit, charge.key, cost - charge.cost))
@@ -141,6 +142,13 @@ class Exchanges:
     refused: bool = False
     #: The outcome that the rate headers tell, over all Limiters.
     shown: Outcome | None = None
+
+    def should_show(self, outcome: Outcome) -> bool:
+        """Return whether the rate headers are to tell an outcome, rather than an earlier one."""
+        if self.shown is not None and not outcome.binds_more_than(self.shown):
+            return False
+        self.shown = outcome
+        return True
 
     @classmethod
     def of(cls, request: Request) -> Exchanges:

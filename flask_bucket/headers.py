@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import ceil
+from typing import Any
 
 from .decisions import Decision, Outcome
 from .limits import SECOND, Limit
@@ -43,6 +44,22 @@ def ietf(decision: Decision, outcome: Outcome) -> Headers:
         ("RateLimit-Policy", f'"{limit.name}";q={quota};w={min(window, LARGEST)}'),
         ("RateLimit", state),
     )
+
+
+def write(written: Iterable[tuple[str, str]], headers: Any) -> None:
+    """Set headers of a response, in one go.
+
+    Werkzeug looks through all headers for each that is set, and most of ours are not there yet.
+
+    :param headers: Werkzeug's.
+    """
+    present = {name.lower(): value for name, value in headers}
+    for name, value in written:
+        before = present.get(name.lower())
+        if before is None:
+            headers.add(name, value)
+        elif before != value:
+            headers[name] = value
 
 
 #: The styles by the names that BUCKET_HEADERS knows.
