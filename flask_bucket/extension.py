@@ -42,7 +42,8 @@ from .rules import (
     plain,
     rules_of,
 )
-from .stores.outage import Health, health_of
+from .stores.breaker import Health
+from .stores.outage import health_of
 
 Filter = TypeVar("Filter", bound=Callable[[], bool | Awaitable[bool]])
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Protocol
 
 from flask import Flask, has_request_context, request
 
@@ -18,7 +18,7 @@ from ..applications import enforcers_of
 from ..decisions import Charge, Decision, Outcome
 from ..limits import Limit
 from ..signals import store_recovered, store_unavailable
-from ..stores.base import Store
+from ..stores.base import Store, WrappingStore, layers
 
 #: Below this share of its capacity, a bucket is near its limit.
 NEAR = 0.2
@@ -52,7 +52,7 @@ def measure(app: Flask, instruments: Instruments) -> None:
     :raises ConfigError: if it has none.
     """
     for name, state in enforcers_of(app).items():
-        state.store = CountingStore(_timed(state.store, instruments, name), instruments, name)
+        state.store = _instrumented(state.store, instruments, name)
         instruments.breaker(name, False)
 
     def unavailable(sender: Flask, limiter: object, **_: object) -> None:
@@ -65,50 +65,20 @@ def measure(app: Flask, instruments: Instruments) -> None:
     store_recovered.connect(recovered, app, weak=False)
 
 
-def _timed(store: Store, instruments: Instruments, limiter: str) -> Store:
-    """Return the store with the innermost one timed."""
-    wrapped = getattr(store, "store", None)
-    if wrapped is None:
-        return TimingStore(store, instruments, limiter)
-    store.store = _timed(wrapped, instruments, limiter)  # type: ignore[attr-defined]  # it has one
-    return store
+def _instrumented(store: Store, instruments: Instruments, limiter: str) -> Store:
+    """Return a store with its decisions counted, and the calls of the innermost one timed."""
+    counting = CountingStore(store, instruments, limiter)
+    *_, around = (layer for layer in layers(counting) if isinstance(layer, WrappingStore))
+    around.store = TimingStore(around.store, instruments, limiter)
+    return counting
 
 
-class _Around:
-    """A store around another that leaves everything to it."""
+class TimingStore(WrappingStore):
+    """Times each call of the store that it wraps."""
 
     def __init__(self, store: Store, instruments: Instruments, limiter: str) -> None:
-        self.store = store
+        super().__init__(store)
         self._instruments, self._limiter = instruments, limiter
-
-    def take(
-        self,
-        charges: Sequence[Charge],
-        held: Sequence[Charge] = (),
-        shadow: Sequence[Charge] = (),
-        now: int | None = None,
-    ) -> Decision:
-        return self.store.take(charges, held, shadow, now)
-
-    def peek(self, charges: Sequence[Charge], now: int | None = None) -> Decision:
-        return self.store.peek(charges, now)
-
-    def settle(self, charges: Sequence[Charge], now: int | None = None) -> None:
-        self.store.settle(charges, now)
-
-    def reset(self, client: str) -> int:
-        return self.store.reset(client)
-
-    def close(self) -> None:
-        self.store.close()
-
-    def __getattr__(self, name: str) -> Any:
-        # What some stores can say beside the protocol, such as which node serves a key.
-        return getattr(self.store, name)
-
-
-class TimingStore(_Around):
-    """Times each call of another store."""
 
     def take(
         self,
@@ -141,11 +111,12 @@ class TimingStore(_Around):
             self._instruments.timed(self._limiter, operation, time.perf_counter() - start)
 
 
-class CountingStore(_Around):
-    """Counts what another store decides when it is charged."""
+class CountingStore(WrappingStore):
+    """Counts what the store that it wraps decides when it is charged."""
 
     def __init__(self, store: Store, instruments: Instruments, limiter: str) -> None:
-        super().__init__(store, instruments, limiter)
+        super().__init__(store)
+        self._instruments, self._limiter = instruments, limiter
         self._limits: set[str] = set()
 
     def take(
@@ -167,8 +138,7 @@ class CountingStore(_Around):
 
     def _count_outcome(self, decision: Decision, outcome: Outcome, endpoint: str) -> None:
         if not outcome.allowed:
-            cached = getattr(decision, "cached", False)
-            refused = "refused-from-cache" if cached else "refused"
+            refused = "refused-from-cache" if decision.cached else "refused"
             self._count(outcome.limit, endpoint, "shadow-refused" if outcome.shadow else refused)
         elif decision.allowed:  # or nothing was taken, although there was enough
             self._count(outcome.limit, endpoint, "allowed")

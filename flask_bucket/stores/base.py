@@ -1,8 +1,8 @@
-"""The protocol that every store speaks, and every store that wraps another."""
+"""The protocol of all stores, and the base of those that wrap a store."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
 from ..decisions import Charge, Decision
@@ -47,11 +47,49 @@ class Store(Protocol):
         """Let go of connections; the store may be used again, and opens new ones then."""
 
 
+class WrappingStore:
+    """Base of the stores that wrap a store: it leaves every call to that one.
+
+    A subclass overrides the calls that it changes.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def take(
+        self,
+        charges: Sequence[Charge],
+        held: Sequence[Charge] = (),
+        shadow: Sequence[Charge] = (),
+        now: int | None = None,
+    ) -> Decision:
+        return self.store.take(charges, held, shadow, now)
+
+    def peek(self, charges: Sequence[Charge], now: int | None = None) -> Decision:
+        return self.store.peek(charges, now)
+
+    def settle(self, charges: Sequence[Charge], now: int | None = None) -> None:
+        self.store.settle(charges, now)
+
+    def reset(self, client: str) -> int:
+        return self.store.reset(client)
+
+    def close(self) -> None:
+        self.store.close()
+
+
+def layers(store: Store) -> Iterator[Store]:
+    """Yield a store and the stores that it wraps, from the outermost in."""
+    yield store
+    while isinstance(store, WrappingStore):
+        store = store.store
+        yield store
+
+
 def innermost(store: Store) -> Store:
-    """Return the store that keeps the buckets, of stores that wrap one another."""
-    while (wrapped := getattr(store, "store", None)) is not None:
-        store = wrapped
-    return store
+    """Return the store that keeps the buckets."""
+    *_, kept = layers(store)
+    return kept
 
 
 def checked_now(now: int) -> int:

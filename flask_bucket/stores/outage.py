@@ -1,26 +1,27 @@
-"""OutageStore: what happens to requests while the store behind it is out of reach."""
+"""OutageStore: decides in the place of a store that is out of reach."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache, partial
 from math import ceil
-from threading import Lock
 from typing import Literal, TypeVar
 
 from ..decisions import Charge, Decision
 from ..errors import BucketUnreadable, ConfigError, StoreUnavailable
 from ..limits import Limit
-from .base import Store
+from .base import Store, WrappingStore, layers
+from .breaker import Breaker, Health
 from .memory import MemoryStore
 
 Policy = Literal["allow", "deny", "local"]
 
-Answer = TypeVar("Answer")
+#: What a call of the store returns.
+Result = TypeVar("Result")
 
 logger = logging.getLogger("flask_bucket")
 
@@ -28,111 +29,8 @@ logger = logging.getLogger("flask_bucket")
 QUIET = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
-    """How a store does, as far as its last calls tell."""
-
-    #: ``"ok"``; ``"degraded"``: the outage policy decides; ``"recovering"``: the store answers
-    #: again, but nothing was written yet that would prove it well.
-    state: Literal["ok", "degraded", "recovering"] = "ok"
-    #: Unix time at which the outage began.
-    since: float | None = None
-    #: What began it, in the words of the client library.
-    reason: str | None = None
-    #: Seconds until the store is tried again; 0.0 unless degraded.
-    next_try: float = 0.0
-
-
-class Breaker:
-    """Says when a store that fails is to be tried: once in every interval, by one request.
-
-    Thread-safe, and never locked during a call: those who need not try do not wait.
-
-    An answer lets all calls through again, but only one that wrote something ends the outage: a
-    server that takes no writes (no memory left, a replica) still answers those that are refused,
-    and would seem to recover with each.
-
-    :param interval: seconds between tries.
-    :param clock: seconds, monotonic.
-    """
-
-    def __init__(self, interval: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self.interval = interval
-        self._clock = clock
-        self._lock = Lock()
-        self._next_try: float | None = None
-        self._outage: tuple[float, str] | None = None
-        #: Counts the changes, so that a call that began before one cannot make another.
-        self._changes = 0
-
-    @property
-    def is_open(self) -> bool:
-        """Whether calls are held back, because the store is taken to be out of reach."""
-        return self._next_try is not None
-
-    @property
-    def doubts(self) -> bool:
-        """Whether there is an outage that a call which goes well may end."""
-        return self._outage is not None
-
-    def seconds_to_next_try(self) -> float:
-        """Return the seconds until the store is tried again; 0.0 while it is well."""
-        next_try = self._next_try
-        return 0.0 if next_try is None else max(0.0, next_try - self._clock())
-
-    def health(self) -> Health:
-        """Return what is known, asking nobody."""
-        with self._lock:
-            if self._outage is None:
-                return Health()
-            state: Literal["degraded", "recovering"] = "degraded" if self.is_open else "recovering"
-            return Health(state, *self._outage, self.seconds_to_next_try())
-
-    def enter(self) -> int | None:
-        """Return a ticket for one call, or None if the store is not to be tried now."""
-        if self._next_try is None:
-            return self._changes
-        with self._lock:
-            now = self._clock()
-            if self._next_try is not None:
-                if now < self._next_try:
-                    return None
-                self._next_try = now + self.interval
-            return self._changes
-
-    def succeeded(self, ticket: int, wrote: Callable[[], bool] = lambda: True) -> bool:
-        """Note that a call went well; return whether that ends an outage.
-
-        :param wrote: says whether anything was written.
-        """
-        if self._outage is None:
-            return False
-        with self._lock:
-            if self._outage is None or ticket != self._changes:
-                return False
-            if self._next_try is not None:
-                self._next_try, self._changes = None, self._changes + 1
-            if not wrote():
-                return False
-            self._outage = None
-            return True
-
-    def failed(self, ticket: int, reason: str = "") -> bool:
-        """Note that a call failed; return whether that begins an outage."""
-        with self._lock:
-            if ticket != self._changes:
-                return False
-            if self._next_try is None:
-                self._changes += 1
-            self._next_try = self._clock() + self.interval
-            if self._outage is not None:
-                return False
-            self._outage = (time.time(), reason)
-            return True
-
-
-class OutageStore:
-    """Stands before another store and decides in its place while that one cannot.
+class OutageStore(WrappingStore):
+    """Wraps a store, and decides in its place while that one cannot.
 
     :param policy: ``"allow"`` lets every request pass; ``"deny"`` refuses every one;
         ``"local"`` counts in this process, each limit scaled by `local_share`.
@@ -152,7 +50,7 @@ class OutageStore:
         on_recovery: Callable[[], object] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.store = store
+        super().__init__(store)
         self.policy = policy
         self.breaker = Breaker(recovery_interval, clock)
         self._breakers: dict[Hashable, Breaker] = {None: self.breaker}
@@ -164,7 +62,7 @@ class OutageStore:
         self._on_outage = on_outage
         self._on_recovery = on_recovery
         self._local = MemoryStore()
-        # Limits made by callables are without number, so those scaled are kept bounded.
+        # Callables may return ever new limits, so only the latest scaled ones are kept.
         share = Fraction(str(local_share)).limit_denominator(1_000_000)  # 0.333... is a third
         self._scaled = lru_cache(maxsize=1000)(partial(share_of, share=share))
 
@@ -194,16 +92,14 @@ class OutageStore:
         breaker = self._breaker(charges)
         self._attempt(breaker, partial(self.store.settle, charges, now), lambda _: True)
 
-    def reset(self, client: str) -> int:
-        # Somebody asked for this: pretending that it was done would be worse than an error.
-        return self.store.reset(client)
+    # A reset is not guarded: its caller must hear that nothing was forgotten.
 
     def close(self) -> None:
         self.store.close()
         self._local.close()
 
     def health(self) -> Health:
-        """Return how the store does; of several servers, the one that is worst. Asks nobody."""
+        """Return how the store does, without a call; of several servers, the worst."""
         ranks = ("ok", "recovering", "degraded")
         found = [breaker.health() for breaker in tuple(self._breakers.values())]
         return max(found, key=lambda health: ranks.index(health.state))
@@ -219,17 +115,17 @@ class OutageStore:
         return found
 
     def _attempt(
-        self, breaker: Breaker, call: Callable[[], Answer], wrote: Callable[[Answer], bool]
-    ) -> Answer | None:
-        """Return what the store says, or None if it cannot or is not to be asked now."""
+        self, breaker: Breaker, call: Callable[[], Result], wrote: Callable[[Result], bool]
+    ) -> Result | None:
+        """Return what the store answers, or None if it fails or is not to be tried now."""
         ticket = breaker.enter()
         if ticket is None:
             return None
         try:
-            answer = call()
+            result = call()
         except BucketUnreadable as error:
-            self._complain(error)
-            self._end(breaker.succeeded(ticket, lambda: False))
+            self._log_unreadable(error)
+            self._end(breaker.succeeded(ticket, wrote=False))
             return None
         except StoreUnavailable as error:
             if breaker.failed(ticket, str(error)):
@@ -241,16 +137,16 @@ class OutageStore:
                 self._on_outage(str(error))
             return None
         if breaker.doubts:
-            self._end(breaker.succeeded(ticket, partial(wrote, answer)))
-        return answer
+            self._end(breaker.succeeded(ticket, wrote=wrote(result)))
+        return result
 
     def _end(self, ended: bool) -> None:
         if ended:
             logger.warning("The store answers again, and the limits hold.")
             self._on_recovery()
 
-    def _complain(self, error: BucketUnreadable) -> None:
-        """Log that one bucket cannot be read, but not with every request."""
+    def _log_unreadable(self, error: BucketUnreadable) -> None:
+        """Log that one bucket cannot be read, at most once in a while."""
         now = self._clock()
         if now >= self._quiet_until:
             self._quiet_until = now + QUIET
@@ -270,11 +166,11 @@ class OutageStore:
             wait = breaker.seconds_to_next_try() or breaker.interval
             return Decision(not charges, retry_after=wait, degraded=True)
         mine, dry = self._share(charges), self._share(shadow)
-        local = self._local.peek(mine, now) if peek else self._local.take(mine, (), dry, now)
-        return Decision(local.allowed, local.outcomes, local.retry_after, local.now, degraded=True)
+        decision = self._local.peek(mine, now) if peek else self._local.take(mine, (), dry, now)
+        return replace(decision, degraded=True)
 
     def _share(self, charges: Sequence[Charge]) -> list[Charge]:
-        return [Charge(self._scaled(c.limit), c.key, c.cost) for c in charges]
+        return [replace(c, limit=self._scaled(c.limit)) for c in charges]
 
 
 def _wrote(decision: Decision) -> bool:
@@ -293,10 +189,7 @@ def share_of(limit: Limit, share: Fraction) -> Limit:
 
 
 def health_of(store: Store) -> Health:
-    """Return how a store does, whatever is wrapped around it."""
-    while not isinstance(store, OutageStore):
-        inner: Store | None = getattr(store, "store", None)
-        if inner is None:
-            return Health()
-        store = inner
-    return store.health()
+    """Return how a store does, whichever stores are wrapped around it."""
+    guards = (layer for layer in layers(store) if isinstance(layer, OutageStore))
+    guard = next(guards, None)
+    return Health() if guard is None else guard.health()

@@ -1,84 +1,85 @@
-"""RefusalStore: a client that must wait anyway is refused without asking the store again."""
+"""RefusalStore: refuses again without a call, as long as the store would refuse too."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import floor
 from threading import Lock
 
 from cachetools import LRUCache
 
 from ..decisions import Charge, Decision, Outcome
-from ..limits import SECOND, Limit
-from .base import Store
+from ..limits import SECOND
+from .base import Store, WrappingStore
 
-#: Seconds for which a refusal is repeated at most: after that, what other processes gave back,
-#: reset or changed is seen.
-AT_ONCE = 1.0
+#: Seconds for which a refusal is remembered at most. Then the store is asked again, so that
+#: tokens that another process gave back, reset or changed are seen.
+LONGEST = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """What a store said about one bucket, and when."""
+class RememberedRefusal:
+    """A store's answer about one bucket that could not afford a charge, and its time."""
 
-    limit: Limit
-    cost: int
     outcome: Outcome
-    #: Microseconds on the store's clock.
+    #: Microseconds on the store's clock when it decided.
     now: int
-    #: When the call was sent and when it was answered, on this process's clock. The store
-    #: decided somewhere in between: the one is early enough to go on refusing by, the other
-    #: late enough to tell a client when to come back.
+    #: When the call was sent and when it was answered, in seconds on this process's clock. The
+    #: store decided somewhere in between. The refusal ends by the earlier, so that it never
+    #: outlasts the wait. The waits that clients are told count from the later, so that they
+    #: never come back too early.
     sent: float
     answered: float
 
     def holds(self, charge: Charge, clock: float) -> bool:
-        """Return whether the bucket cannot have come to afford a charge."""
+        """Return whether the store would surely refuse a charge: the same limit and cost, soon."""
         wait = self.outcome.retry_after
-        until = AT_ONCE if wait is None else min(wait, AT_ONCE)
-        same = charge.limit is self.limit or charge.limit == self.limit
-        return same and charge.cost >= self.cost and clock < self.sent + until
+        lasts = LONGEST if wait is None else min(wait, LONGEST)
+        limit = self.outcome.limit
+        same = charge.limit is limit or charge.limit == limit
+        return same and charge.cost == self.outcome.cost and clock < self.sent + lasts
 
-    def repeated(self, charge: Charge, clock: float) -> Outcome:
-        """Say what the store would say by now."""
-        elapsed = clock - self.answered
-        limit, cost, wait = charge.limit, charge.cost, self.outcome.retry_after
-        remaining = self.outcome.remaining
-        if cost > limit.capacity:
-            wait = None
-        elif wait is not None:
-            per_second = limit.step * SECOND / (limit.scale * limit.tick)
-            wait -= elapsed
-            if cost > self.cost:
-                # The part of a tick is not known any more: rather a tick late than early.
-                wait += (cost - self.cost) / per_second + limit.tick / SECOND
-            refilled = floor(cost - wait * per_second + 1e-9)
-            remaining = max(remaining, min(refilled, cost - 1))
-        reset_after = max(0.0, self.outcome.reset_after - elapsed)
-        return Outcome(limit, charge.key, cost, False, remaining, wait, reset_after)
+    def store_time(self, clock: float) -> int:
+        """Return the microseconds on the store's clock; it may be further, but not earlier."""
+        return self.now + int((clock - self.answered) * SECOND)
+
+    def repeated(self, now: int) -> Outcome:
+        """Return what the store would answer, at `now` on its clock."""
+        told, limit, elapsed = self.outcome, self.outcome.limit, now - self.now
+        full_in, wait = _left(told.reset_after, elapsed), told.retry_after
+        # At most one tick's refill less than there is: the answer does not tell parts of a token.
+        refilled = (limit.full - -(-full_in // limit.tick) * limit.step) // limit.scale
+        remaining = max(told.remaining, min(refilled, told.cost - 1))
+        wait = None if wait is None else _left(wait, elapsed) / SECOND
+        return Outcome(limit, told.key, told.cost, False, remaining, wait, full_in / SECOND)
 
 
-class RefusalStore:
-    """Stands before another store and remembers its refusals, each until the wait is over.
+def _left(seconds: float, elapsed: int) -> int:
+    """Return the microseconds that are left of some seconds, at least 1."""
+    return max(1, round(seconds * SECOND) - elapsed)
+
+
+class RefusalStore(WrappingStore):
+    """Wraps a store and remembers its refusals, each until its wait is over.
 
     It refuses nothing that the store would allow, except that for one second it may not know
-    of tokens that another process gave back. Charges whose tokens return as a rule are never
-    remembered, nor is anything decided at a time that was passed in.
+    of tokens that another process gave back. It never remembers charges whose tokens usually
+    return, nor a decision at a time that was passed in.
 
-    :param entries: how many buckets are remembered; those refused longest ago are forgotten.
+    :param entries: how many buckets are remembered; the least recently used are forgotten.
     :param clock: seconds, monotonic.
     """
 
     def __init__(
         self, store: Store, entries: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.store = store
-        self._refusals: LRUCache[str, Refusal] = LRUCache(entries)
+        super().__init__(store)
+        self._refusals: LRUCache[str, RememberedRefusal] = LRUCache(entries)
         self._clock = clock
         self._lock = Lock()
-        #: Counts what was given back, so that a refusal decided before is not noted after.
+        #: Counts the times that tokens were given back. A refusal that was decided before the
+        #: latest of them is not remembered after it.
         self._returns = 0
 
     def take(
@@ -98,16 +99,14 @@ class RefusalStore:
         decision = self.store.take(charges, held, shadow)
         if decision.allowed:
             if self._refusals:
-                self._forget((*charges, *shadow), returned=False)  # they have less than before
+                # These buckets have less than before: what is known tells too short a wait.
+                self._forget((*charges, *shadow), returned=False)
         else:
             if not decision.degraded:
                 self._remember(charges, decision, returns, sent)
             if held:
                 self._forget(held, returned=True)
         return decision
-
-    def peek(self, charges: Sequence[Charge], now: int | None = None) -> Decision:
-        return self.store.peek(charges, now)
 
     def settle(self, charges: Sequence[Charge], now: int | None = None) -> None:
         try:
@@ -123,22 +122,18 @@ class RefusalStore:
                 self._returns += 1
                 self._refusals.clear()
 
-    def close(self) -> None:
-        self.store.close()
-
     def _repeat(self, charges: Sequence[Charge]) -> Decision | None:
         """Return the refusal that still holds for any of the charges, or None."""
-        clock = self._clock()
-        outcomes, at = [], 0
+        clock, now, refusals = self._clock(), 0, []
         with self._lock:
             for charge in charges:
                 refusal = self._refusals.get(charge.key)
                 if refusal is not None and refusal.holds(charge, clock):
-                    outcomes.append(refusal.repeated(charge, clock))
-                    at = max(at, refusal.now + int((clock - refusal.answered) * SECOND))
-        if not outcomes:
+                    refusals.append(refusal)
+                    now = max(now, refusal.store_time(clock))
+        if not refusals:
             return None
-        return Decision.of(tuple(outcomes), at, cached=True)
+        return Decision.of(tuple([r.repeated(now) for r in refusals]), now, cached=True)
 
     def _remember(
         self, charges: Sequence[Charge], decision: Decision, returns: int, sent: float
@@ -149,14 +144,15 @@ class RefusalStore:
             if returns != self._returns:
                 return
             for charge, outcome in zip(charges, decision.outcomes, strict=False):
-                # Twice in one call, a bucket was asked for the sum: that says less of the part.
+                # If one call charges a bucket twice, it was asked for the sum. Nothing is known
+                # of the parts.
                 if not outcome.allowed and not charge.returns and keys.count(charge.key) == 1:
-                    self._refusals[charge.key] = Refusal(
-                        charge.limit, charge.cost, outcome, decision.now, sent, answered
+                    self._refusals[charge.key] = RememberedRefusal(
+                        outcome, decision.now, sent, answered
                     )
 
     def _forget(self, charges: Iterable[Charge], *, returned: bool) -> None:
-        """Forget what was known of these buckets; if tokens returned, also what is on its way."""
+        """Forget these buckets' refusals; if tokens returned, those of calls under way as well."""
         with self._lock:
             self._returns += returned
             for charge in charges:

@@ -11,7 +11,7 @@ from typing import Any
 from flask import Flask
 
 from flask_bucket import Limiter, request_header
-from flask_bucket.stores.outage import Health
+from flask_bucket.stores.breaker import Health
 
 #: Seconds. Larger than the defaults, so that a loaded machine is not taken for a fault.
 TIMEOUT, INTERVAL = 0.2, 0.3

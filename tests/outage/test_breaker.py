@@ -15,8 +15,9 @@ from flask_bucket import store_recovered, store_unavailable
 from flask_bucket.decisions import Charge, Decision
 from flask_bucket.errors import BucketUnreadable, StoreUnavailable
 from flask_bucket.limits import Limit
+from flask_bucket.stores.breaker import Breaker, Health
 from flask_bucket.stores.memory import MemoryStore
-from flask_bucket.stores.outage import Breaker, Health, OutageStore, health_of, share_of
+from flask_bucket.stores.outage import OutageStore, health_of, share_of
 from flask_bucket.stores.refusals import RefusalStore
 from tests.outage.service import Service
 from tests.servers import Server

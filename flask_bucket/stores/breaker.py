@@ -1,0 +1,110 @@
+"""Breaker: during an outage, it says when the store is tried again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Lock
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How a store does, as far as its last calls tell."""
+
+    #: ``"ok"``; ``"degraded"``: the outage policy decides; ``"recovering"``: the store answers
+    #: again, but no write has proved it well yet.
+    state: Literal["ok", "degraded", "recovering"] = "ok"
+    #: Unix time at which the outage began.
+    since: float | None = None
+    #: The error that began it, in the words of the client library.
+    reason: str | None = None
+    #: Seconds until the store is tried again; 0.0 unless degraded.
+    next_try: float = 0.0
+
+
+class Breaker:
+    """Opens when the store fails; then one request tries the store in each interval.
+
+    Thread-safe, and never locked during a call: requests that do not try do not wait.
+
+    An answer lets all calls through again, but only a write ends the outage: a server that takes
+    no writes (out of memory, or a replica) still answers requests that are refused, and would
+    seem to recover with each of them.
+
+    :param interval: seconds between tries.
+    :param clock: seconds, monotonic.
+    """
+
+    def __init__(self, interval: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.interval = interval
+        self._clock = clock
+        self._lock = Lock()
+        self._next_try: float | None = None
+        #: The Unix time and the reason of the outage.
+        self._outage: tuple[float, str] | None = None
+        #: Counts the changes, so that a call that began before a change cannot make another.
+        self._changes = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls are held back, because the store seems out of reach."""
+        return self._next_try is not None
+
+    @property
+    def doubts(self) -> bool:
+        """Whether there is an outage that a successful call may end."""
+        return self._outage is not None
+
+    def seconds_to_next_try(self) -> float:
+        """Return the seconds until the store is tried again; 0.0 while it is well."""
+        next_try = self._next_try
+        return 0.0 if next_try is None else max(0.0, next_try - self._clock())
+
+    def health(self) -> Health:
+        """Return what the last calls told, without a call."""
+        with self._lock:
+            if self._outage is None:
+                return Health()
+            state: Literal["degraded", "recovering"] = "degraded" if self.is_open else "recovering"
+            return Health(state, *self._outage, self.seconds_to_next_try())
+
+    def enter(self) -> int | None:
+        """Return a ticket for one call, or None if the store is not to be tried now."""
+        if self._next_try is None:
+            return self._changes
+        with self._lock:
+            now = self._clock()
+            if self._next_try is not None:
+                if now < self._next_try:
+                    return None
+                self._next_try = now + self.interval
+            return self._changes
+
+    def succeeded(self, ticket: int, *, wrote: bool = True) -> bool:
+        """Note that a call was answered; return whether that ends an outage."""
+        if self._outage is None:
+            return False
+        with self._lock:
+            if self._outage is None or ticket != self._changes:
+                return False
+            if self._next_try is not None:
+                self._next_try, self._changes = None, self._changes + 1
+            if not wrote:
+                return False
+            self._outage = None
+            return True
+
+    def failed(self, ticket: int, reason: str = "") -> bool:
+        """Note that a call failed; return whether that begins an outage."""
+        with self._lock:
+            if ticket != self._changes:
+                return False
+            if self._next_try is None:
+                self._changes += 1
+            self._next_try = self._clock() + self.interval
+            if self._outage is not None:
+                return False
+            self._outage = (time.time(), reason)
+            return True
