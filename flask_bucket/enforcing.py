@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from flask import Flask, Request, Response, has_request_context, request
+from flask import Flask, Response, has_request_context, request
 from flask.signals import got_request_exception
 from werkzeug.exceptions import HTTPException
 
@@ -17,11 +17,11 @@ from .bills import Bill, Bills
 from .config import Config
 from .decisions import Decision
 from .decorators import BlueprintLimit, Decoration, Registry
-from .exchange import Exchange, Exchanges
+from .exchange import Exchange, Exchanges, current_request
 from .first_request import warn_of_setup
 from .headers import STYLES, whole_seconds, write
 from .keys import Spelling
-from .plans import BEFORE, Place, Planner, Point
+from .plans import BEFORE, Planner, Point
 from .rules import Rule
 from .signals import limit_exceeded, store_recovered, store_unavailable
 from .stores.base import Store, innermost
@@ -81,13 +81,13 @@ class Enforcer:
         if self._registry.filters and any(passes() for passes in self._registry.filters):
             exchange.filtered = True
             return
-        self._charge_place(exchange, BEFORE)
+        self._charge(exchange, exchange.plan.at(BEFORE))
 
     def at_blueprint(self, limit: BlueprintLimit) -> None:
         """Charge a blueprint's limit where it stands among the blueprint's hooks."""
         exchange = self._exchange() if self.is_on else None
         if exchange is not None:
-            self._charge_place(exchange, limit)
+            self._charge(exchange, exchange.plan.at(limit))
 
     # At a decorator, or within the view.
 
@@ -114,7 +114,7 @@ class Enforcer:
 
         :returns: None if a filter let it pass.
         """
-        req: Request = request._get_current_object()  # type: ignore[attr-defined]  # a proxy
+        req = current_request()
         if not self._first_seen:
             self._first_seen = True
             in_process = isinstance(innermost(self.store), MemoryStore)
@@ -126,18 +126,14 @@ class Enforcer:
             exchange = exchanges.by_limiter[self.name] = Exchange(plan, exchanges)
         return None if exchange.filtered else exchange
 
-    def _charge_place(self, exchange: Exchange, place: Place) -> None:
-        point = exchange.plan.at(place)
-        if point is not None:
-            self._charge(exchange, point)
-
-    def _charge(self, exchange: Exchange, point: Point) -> None:
+    def _charge(self, exchange: Exchange, point: Point | None) -> None:
         """Charge all that applies at one point, in one call of the store.
 
+        :param point: None if nothing applies there.
         :raises HTTPException: if the request is refused.
         """
-        bill = self.bills.bill(point) if point.bounds else None
-        if bill is None:
+        bill = None if point is None else self.bills.bill(point)
+        if point is None or bill is None:
             return
         decision = self.store.take(bill.charges, exchange.held(point), bill.shadow)
         exchange.record(decision, bill, point)
@@ -194,7 +190,7 @@ class Enforcer:
 
     def after_view(self, response: Response) -> Response:
         """Give back what need not be paid, settle the rest, and tell the client."""
-        exchanges = Exchanges.of(request)
+        exchanges = Exchanges.of(current_request())
         exchange = exchanges.by_limiter.get(self.name)
         if exchange is None or exchange.decision is None:
             return response
@@ -209,7 +205,7 @@ class Enforcer:
 
     def at_teardown(self, error: BaseException | None) -> None:
         """Close a request that was never answered, such as one that a test's client lets fail."""
-        exchange = Exchanges.of(request).by_limiter.get(self.name)
+        exchange = Exchanges.of(current_request()).by_limiter.get(self.name)
         if exchange is not None:
             self._close(exchange)
 
@@ -236,6 +232,6 @@ class Enforcer:
         if isinstance(exception, HTTPException):
             return  # an answer such as abort(401), which Flask-RESTful signals as well
         if has_request_context():
-            exchange = Exchanges.of(request).by_limiter.get(self.name)
+            exchange = Exchanges.of(current_request()).by_limiter.get(self.name)
             if exchange is not None:
                 exchange.crashed = True

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeVar, overload
 from uuid import UUID
 
-from flask import Flask, Response, has_app_context, has_request_context, request
+from flask import Flask, Response, has_app_context, has_request_context
 from flask.sansio.blueprints import Blueprint
 
 from .answers import unavailable_over_http
@@ -29,7 +29,7 @@ from .decorators import (
 )
 from .enforcing import Enforcer
 from .errors import ConfigError
-from .exchange import Exchange, Exchanges
+from .exchange import Exchange, Exchanges, current_request
 from .limits import Limit, Number
 from .rules import (
     Breach,
@@ -381,4 +381,4 @@ class Limiter:
 
     @property
     def _exchange(self) -> Exchange | None:
-        return Exchanges.of(request).by_limiter.get(self.name)
+        return Exchanges.of(current_request()).by_limiter.get(self.name)

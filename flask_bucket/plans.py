@@ -138,7 +138,8 @@ class Planner:
         """Make a plan: application and default limits, the blueprints', then the view's own."""
         if endpoint is None or view is None:
             free = method in self._exempt_methods
-            return Plan(view, (Point(BEFORE, () if free else self._of_application(None, method)),))
+            bounds = () if free else self._of_application(None, method)
+            return Plan(view, (Point(BEFORE, bounds),) if bounds else ())
         exemptions = self._exemptions(endpoint, view, method)
         own, decorated = self._own(endpoint, view, method)
         charged = {bound for _, bounds in decorated for bound in bounds}
@@ -146,8 +147,9 @@ class Planner:
         before = [bound for bound in own if bound not in charged] + default
         if not exemptions[-1].application:
             before = [*self._of_application(endpoint, method), *before]
-        points = [*self._at_hooks(endpoint, before, hooked), *decorated]
-        return Plan(view, tuple(Point(place, tuple(bounds)) for place, bounds in points))
+        at_hooks = [(p, bounds) for p, bounds in self._at_hooks(endpoint, before, hooked) if bounds]
+        points = [Point(place, tuple(bounds)) for place, bounds in (*at_hooks, *decorated)]
+        return Plan(view, tuple(points))
 
     def _of_application(self, endpoint: str | None, method: str) -> tuple[BoundRule, ...]:
         scope = f"{SCOPE_MARK}application"
