@@ -41,8 +41,8 @@ class RememberedRefusal:
         return same and charge.cost == self.outcome.cost and clock < self.sent + lasts
 
     def store_time(self, clock: float) -> int:
-        """Return the microseconds on the store's clock; it may be further, but not earlier."""
-        return self.now + int((clock - self.answered) * SECOND)
+        """Return the microseconds on the store's clock. It may be later by now, but not earlier."""
+        return self.now + round((clock - self.answered) * SECOND)
 
     def repeated(self, now: int) -> Outcome:
         """Return what the store would answer, at `now` on its clock."""

@@ -136,6 +136,21 @@ def test_a_call_from_before_the_outage_says_nothing_about_it(clock: Clock) -> No
     assert breaker.is_open
 
 
+def test_a_failure_of_a_call_from_before_the_recovery_opens_no_new_outage(clock: Clock) -> None:
+    breaker = Breaker(1, clock)
+    first, late = breaker.enter(), breaker.enter()
+    assert first is not None
+    assert late is not None
+    assert breaker.failed(first, "gone")
+    clock.now += 1
+    retry = breaker.enter()
+    assert retry is not None
+    assert breaker.succeeded(retry)
+    assert not breaker.failed(late, "timed out at last")
+    assert not breaker.is_open
+    assert breaker.health() == Health()
+
+
 def test_an_outage_has_two_log_lines(
     store: OutageStore, fickle: Fickle, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -194,6 +209,39 @@ def test_an_unreadable_bucket_is_no_outage(
     assert fickle.asked == 50
     assert store.health().state == "ok"
     assert 1 <= len(caplog.records) <= 6
+
+
+def test_an_unreadable_bucket_met_by_the_retry_lets_the_others_through(
+    store: OutageStore, fickle: Fickle, clock: Clock
+) -> None:
+    fickle.error = StoreUnavailable("gone")
+    store.take([CHARGE])
+    clock.now += 1
+    fickle.error = BucketUnreadable("WRONGTYPE")
+    assert store.take([CHARGE]).degraded
+    fickle.error = None
+    assert not store.take([CHARGE]).degraded
+
+
+def test_a_look_at_a_bucket_ends_no_outage(
+    store: OutageStore, fickle: Fickle, clock: Clock
+) -> None:
+    fickle.error = StoreUnavailable("gone")
+    store.take([CHARGE])
+    clock.now += 1
+    fickle.error = None
+    assert not store.take([Charge(LIMIT, CHARGE.key, 0)]).degraded
+    assert not store.peek([CHARGE]).degraded
+    assert store.health().state == "recovering"
+
+
+def test_a_settlement_ends_an_outage(store: OutageStore, fickle: Fickle, clock: Clock) -> None:
+    fickle.error = StoreUnavailable("gone")
+    store.take([CHARGE])
+    clock.now += 1
+    fickle.error = None
+    store.settle([CHARGE])
+    assert store.health().state == "ok"
 
 
 def test_each_of_several_servers_has_outages_of_its_own(clock: Clock) -> None:
@@ -260,6 +308,16 @@ def test_a_third_is_a_share(fickle: Fickle, clock: Clock) -> None:
     store = OutageStore(fickle, "local", local_share=1 / 3, clock=clock)
     fickle.error = StoreUnavailable("gone")
     assert [store.take([CHARGE]).allowed for _ in range(4)] == [True, True, True, False]
+
+
+def test_the_local_policy_counts_dry_run_limits(fickle: Fickle, clock: Clock) -> None:
+    store = OutageStore(fickle, "local", clock=clock)
+    fickle.error = StoreUnavailable("gone")
+    once = Charge(Limit.parse("1/day"), CHARGE.key)
+    decisions = [store.take([], shadow=[once]) for _ in range(2)]
+    assert [decision.allowed for decision in decisions] == [True, True]
+    assert [decision.outcomes[0].allowed for decision in decisions] == [True, False]
+    assert all(decision.outcomes[0].shadow for decision in decisions)
 
 
 def test_signals_are_sent_once_an_outage(own_server: Server) -> None:
