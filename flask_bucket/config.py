@@ -148,7 +148,7 @@ class Config:
     local_share: Annotated[float, _number(0, 1, "shares")] = 1.0
     #: How many refusals each process remembers; 0 is off.
     refusal_cache: Annotated[int, _whole(0, 100_000_000, "entries")] = 10_000
-    #: Header styles: x-ratelimit, ietf.
+    #: Header styles: x-ratelimit, ietf, ietf-11.
     headers: Annotated[tuple[str, ...], _styles] = ("x-ratelimit",)
     #: The body of a refusal: json, problem.
     error_format: Annotated[str, _one_of(FORMATS)] = "json"

@@ -25,25 +25,39 @@ def x_ratelimit(decision: Decision, outcome: Outcome) -> Headers:
     )
 
 
-def ietf(decision: Decision, outcome: Outcome) -> Headers:
+def ietf_11(decision: Decision, outcome: Outcome) -> Headers:
     """RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers-11.
 
-    The policy's quota ``q`` is the capacity, its window ``w`` the seconds in which an empty
-    bucket fills. Of the state, ``r`` is what remains and ``t`` the seconds to wait: until the
-    refused cost can be afforded, else until what remains has been refilled once.
+    Lists every enforced limit, the binding one first. A policy's quota ``q`` is the capacity, its
+    window ``w`` the seconds in which an empty bucket fills. Of the state, ``r`` is what remains
+    and ``t`` the seconds to wait: until the refused cost can be afforded, else until what
+    remains has been refilled once.
     """
-    limit = outcome.limit
-    state = f'"{limit.name}";r={min(outcome.remaining, LARGEST)}'
-    if not outcome.allowed:
-        if outcome.retry_after is not None:
-            state += f";t={min(whole_seconds(outcome.retry_after), LARGEST)}"
-    else:
-        state += f";t={min(_refilling(limit, outcome.remaining), LARGEST)}"
+    others = [o for o in decision.outcomes if not o.shadow and o is not outcome]
+    policies, states = [], []
+    names: dict[str, int] = {}
+    for each in (outcome, *others):
+        name = each.limit.name
+        names[name] = names.get(name, 0) + 1
+        # Limits of other scopes may have the same name, and a client must tell policies apart.
+        quoted = f'"{name}"' if names[name] == 1 else f'"{name}-{names[name]}"'
+        policies.append(quoted + _policy_11(each.limit))
+        states.append(quoted + _state_11(each))
+    return (("RateLimit-Policy", ", ".join(policies)), ("RateLimit", ", ".join(states)))
+
+
+def _policy_11(limit: Limit) -> str:
     quota, window = min(limit.capacity, LARGEST), _refilling(limit, limit.capacity)
-    return (
-        ("RateLimit-Policy", f'"{limit.name}";q={quota};w={min(window, LARGEST)}'),
-        ("RateLimit", state),
-    )
+    return f";q={quota};w={min(window, LARGEST)}"
+
+
+def _state_11(outcome: Outcome) -> str:
+    state = f";r={min(outcome.remaining, LARGEST)}"
+    if outcome.allowed:
+        return state + f";t={min(_refilling(outcome.limit, outcome.remaining), LARGEST)}"
+    if outcome.retry_after is None:
+        return state
+    return state + f";t={min(whole_seconds(outcome.retry_after), LARGEST)}"
 
 
 def write(written: Iterable[tuple[str, str]], headers: Any) -> None:
@@ -62,10 +76,12 @@ def write(written: Iterable[tuple[str, str]], headers: Any) -> None:
             headers[name] = value
 
 
-#: The styles by the names that BUCKET_HEADERS knows.
+#: The styles by the names that BUCKET_HEADERS knows. The draft changes its wire format between
+#: numbers, so each number is a style, and "ietf" is the newest.
 STYLES: Mapping[str, Callable[[Decision, Outcome], Headers]] = {
     "x-ratelimit": x_ratelimit,
-    "ietf": ietf,
+    "ietf-11": ietf_11,
+    "ietf": ietf_11,
 }
 
 

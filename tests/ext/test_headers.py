@@ -208,10 +208,36 @@ def test_t_is_left_out_when_waiting_is_in_vain(buckets: CountingStore) -> None:
     assert client.get("/").headers["RateLimit"] == '"per-minute";r=5'
 
 
-def only_item(field: str) -> tuple[Any, dict[str, Any]]:
-    """Parse a structured field that is a list of one item, and return it with its parameters."""
-    [(item, parameters)] = cast("list[Any]", http_sf.parse(field.encode(), tltype="list"))
-    return item, parameters
+def items(field: str) -> list[tuple[Any, dict[str, Any]]]:
+    """Parse a structured field that is a list, and return its items with their parameters."""
+    return cast("list[Any]", http_sf.parse(field.encode(), tltype="list"))
+
+
+def test_every_enforced_limit_is_a_policy_the_binding_one_first(buckets: CountingStore) -> None:
+    app, limiter, client = styled(buckets, "ietf")
+
+    @app.get("/")
+    @limiter.limit("9/minute")
+    @limiter.limit("2/hour")
+    @limiter.limit("1/day", dry_run=True)
+    @limiter.limit("8/minute", scope="shared")
+    def view() -> str:
+        return "fine"
+
+    response = client.get("/")
+    policies = items(response.headers["RateLimit-Policy"])
+    states = items(response.headers["RateLimit"])
+    names = [str(name) for name, _ in policies]
+    assert names == ["per-hour", "per-minute", "per-minute-2"]
+    assert [str(name) for name, _ in states] == names
+    assert [parameters["q"] for _, parameters in policies] == [2, 8, 9]
+    assert [parameters["r"] for _, parameters in states] == [1, 7, 8]
+
+
+def test_the_draft_s_number_names_a_style(buckets: CountingStore) -> None:
+    app, limiter, client = styled(buckets, "ietf-11")
+    app.get("/")(limiter.limit("5/second burst 20")(answer()))
+    assert client.get("/").headers["RateLimit-Policy"] == '"per-second";q=20;w=4'
 
 
 @pytest.mark.parametrize(
@@ -224,8 +250,8 @@ def test_the_ietf_fields_are_structured_fields(
     app, limiter, client = styled(buckets, "x-ratelimit", "ietf")
     app.get("/")(limiter.limit(limit, name=name)(limiter.limit(limit, name=name)(answer())))
     for response in (client.get("/"), *(client.get("/") for _ in range(3))):
-        policy, parameters = only_item(response.headers["RateLimit-Policy"])
-        state, rest = only_item(response.headers["RateLimit"])
+        (policy, parameters), _ = items(response.headers["RateLimit-Policy"])
+        (state, rest), _ = items(response.headers["RateLimit"])
         assert isinstance(policy, str)
         assert policy == state
         assert set(parameters) == {"q", "w"}
