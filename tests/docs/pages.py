@@ -33,6 +33,19 @@ class Block:
         return f"{name(self.page)}:{self.line}"
 
 
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """Blocks that run in their order as one module: those of a page, or of one recipe."""
+
+    page: Path
+    #: The heading; empty for a whole page.
+    heading: str
+    blocks: tuple[Block, ...]
+
+    def __str__(self) -> str:
+        return f"{name(self.page)}: {self.heading}" if self.heading else name(self.page)
+
+
 def name(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
@@ -49,6 +62,20 @@ def _blocks(page: Path) -> Iterator[Block]:
         indent = match["indent"]
         lines = [row.removeprefix(indent) for row in match["text"].splitlines(keepends=True)]
         yield Block(page, line, match["info"].strip(), "".join(lines))
+
+
+def recipes(page: Path, *languages: str) -> list[Chapter]:
+    """Return a chapter for each heading of the second level that has blocks."""
+    text = _FENCE.sub(lambda fence: "\n" * fence[0].count("\n"), page.read_text(encoding="utf-8"))
+    lines = text.split("\n")
+    begins = [n for n, line in enumerate(lines, 1) if line.startswith("## ")]
+    ends = [*begins[1:], len(lines) + 1]
+    found = []
+    for begin, end in zip(begins, ends, strict=True):
+        inside = tuple(b for b in blocks(page, *languages) if begin < b.line < end)
+        if inside:
+            found.append(Chapter(page, lines[begin - 1].removeprefix("## "), inside))
+    return found
 
 
 def prose(page: Path) -> str:

@@ -18,10 +18,10 @@ from example_app import create_app
 from flask_bucket import Limiter, MemoryStore
 from tests.docs import shell
 from tests.docs.conftest import Clock
-from tests.docs.pages import PAGES, Block, blocks, name
+from tests.docs.pages import PAGES, ROOT, Block, Chapter, blocks, name, recipes
 from tests.servers import Server
 
-#: The languages of blocks: run in their order as one module for each page, or read as data.
+#: The languages of blocks: run in their order as one module for each chapter, or read as data.
 RUN = ("python", "pycon", "console")
 READ = ("json", "toml")
 #: Commands that are started and not played here: `test_readme.py` checks the names in them.
@@ -35,6 +35,9 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 #: Pages that speak of the reader's own app, which they find as `app` and `limiter`.
 OF_AN_APP = {"docs/outages.md", "docs/metrics.md", "docs/proof.md", "docs/testing.md"}
+
+#: The page whose recipes are each complete: every one is a chapter, as it is copied.
+RECIPES = ROOT / "docs" / "recipes.md"
 
 #: Makes a running server, when an example needs one.
 Serve = Callable[[], Server]
@@ -60,26 +63,40 @@ def _is(block: Block, languages: tuple[str, ...]) -> bool:
     return block.language in languages or block.language.startswith("{")  # a directive
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, *RUN)], ids=name)
-def test_the_code_of_a_page_runs(
-    page: Path, clock: Clock, serve: Serve, monkeypatch: pytest.MonkeyPatch
+def chapters() -> list[Chapter]:
+    pages = [page for page in PAGES if blocks(page, *RUN) and page != RECIPES]
+    whole = [Chapter(page, "", tuple(blocks(page, *RUN))) for page in pages]
+    return [*whole, *recipes(RECIPES, *RUN)]
+
+
+# Connexion imports names that its dependencies call deprecated.
+@pytest.mark.filterwarnings("ignore:Using `httpx` with", "ignore:jsonschema.*deprecated")
+@pytest.mark.parametrize("chapter", chapters(), ids=str)
+def test_the_code_of_a_chapter_runs(
+    chapter: Chapter, clock: Clock, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Run a page's blocks in their order in one module, as a reader who copies them would."""
+    """Run blocks in their order in one module, as a reader who copies them would."""
     module: dict[str, Any] = {"__name__": "example"}
-    if name(page) in OF_AN_APP:
+    if name(chapter.page) in OF_AN_APP:
         module |= readers_app()
-    for block in blocks(page, *RUN):
+    for block in chapter.blocks:
         text = block.text
         if ADDRESS in text:
             text = text.replace(ADDRESS, serve().url)
         if block.language == "python":
             # Compiled under the page's name and line, so that a traceback shows the place.
-            exec(compile("\n" * (block.line - 1) + text, str(page), "exec"), module)
+            code = compile("\n" * (block.line - 1) + text, str(block.page), "exec")
+            exec(code, module)
             run_tests(module)
         elif block.language == "pycon":
             check_session(block, text, module)
         else:
             check_console(block, text, module, serve, monkeypatch)
+
+
+def test_every_recipe_is_a_chapter_of_its_own() -> None:
+    headings = [line for line in RECIPES.read_text().split("\n") if line.startswith("## ")]
+    assert [f"## {chapter.heading}" for chapter in recipes(RECIPES, *RUN)] == headings
 
 
 def readers_app() -> dict[str, Any]:
