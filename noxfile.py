@@ -13,7 +13,7 @@ import nox
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.sessions = ["tests"]
-# On a user's machine some of the versions are missing, and that is no fault.
+# Most machines lack some of these versions, and that is fine.
 nox.options.error_on_missing_interpreters = False
 
 PROJECT = nox.project.load_toml("pyproject.toml")
@@ -21,7 +21,7 @@ VERSIONS = ["3.11", "3.12", "3.13", "3.14"]
 
 
 def is_installed(version: str) -> bool:
-    """Return whether there is an interpreter of this version, and not only a shim for one."""
+    """Return whether this version can be started. A shim may exist without an interpreter."""
     found = shutil.which(f"python{version}")
     if found is None:
         return False
@@ -46,11 +46,11 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def lowest(session: nox.Session) -> None:
-    """Run the tests of the package itself with the lowest versions that it supports."""
+    """Run the package's own tests with the lowest supported versions of its dependencies."""
     required = PROJECT["project"]["dependencies"]
     session.install(".[all]", *groups("tests"))
     session.install(*(re.sub(">=", "==", r) for r in required), "werkzeug==3.0.0", silent=True)
-    # The tools, the example and other extensions have needs of their own.
+    # The tools, the example and other extensions need newer versions.
     beyond = ["property", "outage", "cli", "docs", "migration", "browser", "mutation"]
     beyond += ["test_example_app.py", "ext/test_with_extensions.py"]
     ignored = [f"--ignore=tests/{path}" for path in beyond]
@@ -59,21 +59,21 @@ def lowest(session: nox.Session) -> None:
 
 @nox.session
 def proof(session: nox.Session) -> None:
-    """Hold the script against the reference over at least a million calls, on every engine."""
+    """Compare the script with the reference over at least a million calls, on every engine."""
     session.install(".[all]", *groups("tests"))
     session.run("pytest", "tests/property", "--hypothesis-profile=long", *session.posargs)
 
 
 @nox.session
 def mutants(session: nox.Session) -> None:
-    """Plant small faults, one at a time, and demand that the property tests find each."""
+    """Plant small faults, one at a time, and check that the property tests find each of them."""
     session.install(".[all]", *groups("tests"))
     session.run("python", "-m", "tests.mutation", *session.posargs)
 
 
 @nox.session
 def soak(session: nox.Session) -> None:
-    """Mix load and faults at random for ten minutes, and look for what leaks."""
+    """Mix load and random faults for ten minutes, and look for leaks."""
     session.install(".[all]", *groups("tests"))
     session.run("python", "-m", "tests.outage.soak", *session.posargs)
 
@@ -95,7 +95,7 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def package(session: nox.Session) -> None:
-    """Build the wheel, install it and nothing else, and run the script from it."""
+    """Build the wheel, install it alone, and run the script from it."""
     folder = Path(session.create_tmp())
     session.install("build")
     session.run("python", "-m", "build", "--outdir", str(folder), silent=True)
@@ -107,7 +107,7 @@ def package(session: nox.Session) -> None:
 
 @nox.session
 def example(session: nox.Session) -> None:
-    """Serve the example app with four workers on a real server of its own."""
+    """Serve the example app with four workers and an embedded Valkey."""
     session.install(".[all]", *groups("example"))
     session.run(
         "gunicorn", "-c", "example_app/gunicorn.conf.py", "example_app.wsgi:app", *session.posargs
@@ -116,7 +116,7 @@ def example(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Measure: ratios within one run, since machines are shared and noisy."""
+    """Measure ratios within one run, because machines are shared and noisy."""
     session.install(".[all]", *groups("bench"))
     session.run("python", "-m", "benchmarks", *session.posargs)
 
