@@ -66,9 +66,10 @@ def proof(session: nox.Session) -> None:
 
 @nox.session
 def mutants(session: nox.Session) -> None:
-    """Plant small faults, one at a time, and check that the property tests find each of them."""
-    session.install(".[all]", *groups("tests"))
+    """Plant small faults, one at a time, and check that the tests find each of them."""
+    session.install(".[all]", *groups("mutation"))
     session.run("python", "-m", "tests.mutation", *session.posargs)
+    session.run("python", "-m", "tests.mutation.wrapping")
 
 
 @nox.session

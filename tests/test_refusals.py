@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -67,6 +68,18 @@ def test_a_refusal_is_repeated_without_asking_the_store(world: World) -> None:
     assert world.store.takes == 2
     assert not first.cached
     assert all(not decision and decision.cached for decision in again)
+
+
+def test_a_repeated_refusal_tells_all_that_the_store_told(world: World) -> None:
+    world.take(charge())
+    first = world.take(charge())
+    assert world.take(charge()).outcomes == first.outcomes
+
+
+def test_an_equal_limit_is_the_same_limit(world: World) -> None:
+    world.take(charge())
+    world.take(charge())
+    assert world.take(charge(Limit.parse("1/hour"))).cached
 
 
 def test_a_flood_asks_the_store_once_a_second(world: World) -> None:
@@ -135,49 +148,59 @@ def test_tokens_given_back_elsewhere_are_seen_within_a_second(world: World) -> N
 
 
 class Meanwhile(Counting):
-    """A store that is refusing a call while another thread does something."""
+    """A store that is refusing a call while another thread does something, once."""
 
-    def __init__(self, world: World, act: Callable[[], object]) -> None:
+    def __init__(self, world: World) -> None:
         super().__init__(lambda: world.now)
-        self._act = act
+        self.act: Callable[[], object] | None = None
 
     def take(self, *arguments: Any) -> Decision:
         decision = super().take(*arguments)
-        if not decision:
-            self._act()
+        if not decision and self.act is not None:
+            act, self.act = self.act, None
+            act()
         return decision
 
 
-def test_a_give_back_during_the_call_is_not_overtaken_by_its_refusal(world: World) -> None:
-    store = Meanwhile(world, lambda: cached.settle([charge(cost=-1)]))
+OTHER = Charge(HOURLY, "bucket:{c}:other:n")
+NEVER = Charge(HOURLY, "bucket:{c}:never:n", 2)
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda cached: cached.settle([charge(cost=-1)]),
+        lambda cached: cached.reset("c"),
+        lambda cached: cached.take([NEVER], held=[charge()]),
+        lambda cached: cached.take([replace(NEVER, cost=3)], held=[charge()]),
+    ],
+    ids=["given back", "reset", "held by a remembered refusal", "held by a refused request"],
+)
+def test_a_refusal_does_not_outlive_tokens_that_return_during_its_call(
+    world: World, act: Callable[[RefusalStore], object]
+) -> None:
+    store = Meanwhile(world)
     cached = RefusalStore(store, 10, lambda: world.now / SECOND)
-    cached.take([charge()])
+    cached.take([NEVER])
+    act(cached)  # however often tokens returned before
+    store.settle([charge()])
+    cached.take([NEVER])
+    store.act = lambda: act(cached)
     assert not cached.take([charge()])
     assert cached.take([charge()])
 
 
-def test_a_reset_during_the_call_is_not_overtaken_by_its_refusal(world: World) -> None:
-    store = Meanwhile(world, lambda: cached.reset("c"))
+def test_a_refusal_is_remembered_although_another_thread_is_allowed_meanwhile(
+    world: World,
+) -> None:
+    store = Meanwhile(world)
     cached = RefusalStore(store, 10, lambda: world.now / SECOND)
     cached.take([charge()])
+    cached.take([OTHER])
+    cached.take([OTHER])
+    store.act = lambda: cached.take([charge(key="bucket:{c}:third:n")])
     assert not cached.take([charge()])
-    assert cached.take([charge()])
-
-
-def test_what_a_refused_request_gives_back_during_the_call_is_not_overtaken(world: World) -> None:
-    other, acted = charge(key="bucket:{c}:other:n"), list[bool]()
-
-    def another_thread() -> None:
-        if not acted:
-            acted.append(True)
-            assert not cached.take([other], held=[charge()])
-
-    store = Meanwhile(world, another_thread)
-    cached = RefusalStore(store, 10, lambda: world.now / SECOND)
-    cached.take([charge()])
-    cached.take([other])
-    assert not cached.take([charge()])
-    assert cached.take([charge()])
+    assert cached.take([charge()]).cached
 
 
 class Slow(Counting):
@@ -257,6 +280,17 @@ def test_a_refusal_never_tells_enough_tokens_for_its_cost(world: World) -> None:
     assert (refused.retry_after, refused.outcomes[0].remaining) == (1e-6, 0)
 
 
+def test_a_refusal_tells_a_wait_even_in_the_last_part_of_a_microsecond() -> None:
+    clock, limit = [0.0], Limit.parse("5/second burst 2")
+    cached = RefusalStore(MemoryStore(lambda: 0), 10, lambda: clock[0])
+    cached.take([charge(limit, cost=2)])
+    cached.take([charge(limit)])
+    clock[0] = 0.1999999
+    refused = cached.take([charge(limit)])
+    assert refused.cached
+    assert (refused.retry_after, refused.outcomes[0].remaining) == (1e-6, 0)
+
+
 def test_tokens_that_return_during_a_refusal_are_told(world: World) -> None:
     limit = Limit.parse("10/second")
     world.take(charge(limit, cost=10))
@@ -266,6 +300,7 @@ def test_tokens_that_return_during_a_refusal_are_told(world: World) -> None:
         refused = world.take(charge(limit, cost=9))
         assert refused.cached
         assert refused.outcomes[0].remaining == remaining
+        assert type(refused.outcomes[0].remaining) is int
 
 
 def test_a_settlement_that_failed_is_seen_at_once_all_the_same(world: World) -> None:
@@ -321,11 +356,23 @@ def test_no_more_are_remembered_than_asked_for() -> None:
     assert world.store.takes == takes + 1
 
 
-def test_a_time_passed_in_is_asked_about(world: World) -> None:
+def test_a_time_that_is_passed_in_is_asked_about(world: World) -> None:
+    later = world.now + 3600 * SECOND
     world.take(charge())
-    for _ in range(2):
-        world.cached.take([charge()], now=world.now)
-    assert world.store.takes == 3
+    world.take(charge())
+    assert world.cached.take([charge()], now=later)
+    assert not world.cached.take([charge()], now=later)
+    world.cached.settle([charge()], now=later)
+    assert world.store.peek([charge()], now=later).outcomes[0].reset_after == 2 * 3600
+
+
+def test_dry_run_charges_reach_the_store(world: World) -> None:
+    decision = world.cached.take([], shadow=[charge()])
+    assert decision.outcomes[0].shadow
+    assert not world.store.peek([charge()])
+    both = world.cached.take([charge()], shadow=[charge(key="bucket:{c}:dry:n")])
+    assert [outcome.shadow for outcome in both.outcomes] == [False, True]
+    assert world.take(charge()).cached
 
 
 def test_a_refusal_by_the_local_policy_ends_with_the_outage(world: World) -> None:

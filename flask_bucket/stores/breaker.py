@@ -96,7 +96,7 @@ class Breaker:
             self._outage = None
             return True
 
-    def failed(self, ticket: int, reason: str = "") -> bool:
+    def failed(self, ticket: int, reason: str) -> bool:
         """Note that a call failed; return whether that begins an outage."""
         with self._lock:
             if ticket != self._changes:

@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 
 from ..decisions import Charge, Decision
 from ..errors import BucketUnreadable, ConfigError, StoreUnavailable
-from ..limits import Limit
+from ..limits import EXACT, Limit
 from .base import Store, WrappingStore, layers
 from .breaker import Breaker, Health
 from .memory import MemoryStore
@@ -179,13 +179,16 @@ def _wrote(decision: Decision) -> bool:
 
 
 def share_of(limit: Limit, share: Fraction) -> Limit:
-    """Return what one worker grants of a limit, or a little less if that cannot be counted."""
+    """Return what one worker grants of a limit: less than its share if that cannot be counted."""
     try:
         return limit.scaled(share)
     except ConfigError:
-        # Not in the middle of a request. The time to fill is the same for every share of it.
-        capacity = max(1, int(limit.capacity * share))
-        return Limit(capacity, capacity, ceil(limit.capacity / limit.rate), limit.name)
+        # An outage is no time for errors: round down to a limit that can always be counted.
+        capacity, rate = max(1, int(limit.capacity * share)), limit.rate * share
+        if rate >= 1:
+            return Limit(capacity, int(rate), 1, limit.name)
+        seconds = min(ceil(1 / rate), EXACT // 2)
+        return Limit(min(capacity, EXACT // seconds - 1), 1, seconds, limit.name)
 
 
 def health_of(store: Store) -> Health:
