@@ -31,3 +31,7 @@ class StoreUnavailable(Exception):  # noqa: N818  # a public name, and a state m
 
 class BucketUnreadable(StoreUnavailable):
     """One key holds something that is not a bucket. The other buckets can be read."""
+
+
+class Connecting(StoreUnavailable):
+    """A connection is being made, and nothing has failed: this request could not wait for it."""

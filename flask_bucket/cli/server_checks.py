@@ -10,6 +10,7 @@ from ..errors import StoreUnavailable
 from ..limits import Limit
 from ..stores.base import innermost
 from ..stores.redis.inspection import Node, RedisServer
+from ..stores.redis.options import NO_RETRIES, Waits
 from .findings import Finding
 
 _OLDEST = {"Redis": (6, 2), "Valkey": (7, 2)}
@@ -35,7 +36,7 @@ def server_checks(state: Enforcer, server: RedisServer) -> Iterator[Finding]:
         yield from _nodes(server)
         yield from _deciding(state)
         yield from _permissions(state, server)
-    yield from _client(server)
+    yield from _client(server, state.config.timeout)
 
 
 def _nodes(server: RedisServer) -> Iterator[Finding]:
@@ -155,32 +156,39 @@ def _probe(state: Enforcer) -> str:
     return f"{state.spelling.prefix}:{_PROBE}"
 
 
-def _client(server: RedisServer) -> Iterator[Finding]:
+def _client(server: RedisServer, timeout: float) -> Iterator[Finding]:
     try:
-        client = server.client()
+        waits = server.waits()
     except StoreUnavailable:
-        return  # that of a cluster connects when it is made; its absence was reported
-    missing = [
-        what
-        for what, seconds in (
-            ("socket_connect_timeout", client.connect_timeout),
-            ("socket_timeout", client.reply_timeout),
-        )
-        if seconds is None
-    ]
-    if missing:
+        return  # a cluster's client connects when it is made; its absence was reported
+    if waits is None:
+        return
+    if waits.missing:
         yield Finding(
             "FB108",
             "error",
-            f"The client has no {' and no '.join(missing)}.",
+            f"The client has no {waits.missing}.",
             "A server that hangs would hang every request with it. Set them, for instance to "
-            "0.1 s; a client made from BUCKET_REDIS_URL has both.",
+            "0.1 s; connections made from BUCKET_REDIS_URL keep to BUCKET_TIMEOUT.",
         )
-    if client.retries:
+    else:
+        yield _slower(waits, timeout)
+    if waits.repeats:
         yield Finding(
             "FB109",
             "warning",
-            f"The client sends a command that failed up to {client.retries} more times.",
+            f"The client sends a command that failed {waits.repeats}.",
             "A charge whose answer was lost would be charged twice, and an outage takes that "
-            "much longer to be noticed. Use retry=None and retry_on_error=[].",
+            f"much longer to be noticed. Use {NO_RETRIES}.",
         )
+
+
+def _slower(waits: Waits, timeout: float) -> Finding:
+    said = f"connects within {waits.connect_timeout:g} s, and waits {waits.reply_timeout:g} s"
+    return Finding(
+        "FB108",
+        "note",
+        f"The client was handed in: it {said} for each part of a reply.",
+        f"BUCKET_TIMEOUT ({timeout:g} s) and BUCKET_CONNECT_TIMEOUT do not reach it. Name the "
+        "server in BUCKET_REDIS_URL to have both.",
+    )

@@ -13,7 +13,7 @@ from flask import Blueprint, Flask, request
 from flask_limiter.util import get_remote_address
 
 import flask_bucket
-from flask_bucket.stores.redis.connections import Punctual
+from flask_bucket.stores.redis.wire import Wire
 from tests.migration.both import Both, view
 from tests.servers import Server
 
@@ -215,7 +215,7 @@ def counted_round_trips(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     with monkeypatch.context() as patched:
         for kind, name in (
             (redis.connection.AbstractConnection, "send_packed_command"),
-            (Punctual, "call"),
+            (Wire, "call"),
         ):
             patched.setattr(kind, name, counting(getattr(kind, name)))
         yield count

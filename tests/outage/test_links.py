@@ -28,18 +28,18 @@ from tests.servers import ENGINES, Cluster, Server, TlsServer, system_binary, va
 CHARGE = Charge(Limit.parse("5/day"), "bucket:{alice}:page:per-day")
 
 BAD_URLS = [
-    ("http://user:secret@host", "must specify one of the following"),
-    ("redis://:secret@host:none/0", "Port could not be cast"),
+    ("http://user:secret@host", "must begin with one of the schemes"),
+    ("redis://:secret@host:none/0", "not every host is a name"),
     ("redis://:secret@host/first", "the database is a number"),
     ("redis://:secret@host:6379/0?socket_timeout=soon", "socket_timeout"),
     ("unix://:secret@", "the path of the socket is missing"),
     ("redis+sentinel://:secret@host:26379", "the service that the sentinels watch"),
     ("redis+sentinel://:secret@host:26379/service/first", "the database is a number"),
-    ("redis+sentinel://:secret@a,,b/service", "is not a host and a port"),
+    ("redis+sentinel://:secret@a,,b/service", "not every host is a name"),
     ("redis+cluster://:secret@host:7000/1", "the database 0 only"),
-    ("redis+cluster://:secret@", "is not a host and a port"),
-    ("redis+cluster://:secret@host:port", "Port could not be cast"),
-    ("redis+other://:secret@host", "must specify one of the following"),
+    ("redis+cluster://:secret@", "not every host is a name"),
+    ("redis+cluster://:secret@host:port", "not every host is a name"),
+    ("redis+other://:secret@host", "must begin with one of the schemes"),
     ("rediss://:secret@host?ssl_ca_certs=/missing.pem", "No such file"),
     ("rediss://:secret@host?ssl_cert_reqs=perhaps", "perhaps"),
     ("redis://host/0?password=secret&port=x", "port"),
@@ -174,7 +174,7 @@ def test_connecting_and_the_reply_share_one_timeout(valkey: Server, stalls: Stal
         proxy.latency = 0.4  # for AUTH, for SELECT and for the charge
         store = RedisStore.from_url(f"redis://slow:x@127.0.0.1:{proxy.port}/1", timeout=1)
         began = time.monotonic()
-        with pytest.raises(StoreUnavailable, match="connecting took"):
+        with pytest.raises(StoreUnavailable, match="connecting took|in the making"):
             store.take([CHARGE])
         assert time.monotonic() - began < 1 + ORDINARY + stalls.longest
         # The connection is up by now, and the next request has time enough.
@@ -281,7 +281,7 @@ def test_a_client_that_retries_is_warned_of(
 ) -> None:
     client = given(valkey, socket_timeout=1, retry=Retry(NoBackoff(), 2))
     RedisStore(client)
-    assert "up to 2 times" in caplog.text
+    assert "up to 2 more times" in caplog.text
     client.close()
 
 

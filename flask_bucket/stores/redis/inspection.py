@@ -22,6 +22,7 @@ from ...bucket import State
 from ...keys import keys_start
 from ...limits import SECOND
 from ..base import Store, innermost
+from .options import Waits
 from .replies import FAILURES, scan_literal, translated
 from .store import RedisStore
 
@@ -46,17 +47,6 @@ class Node:
     #: Whether it writes snapshots, and whether it writes a log of commands.
     snapshots: bool | None
     log: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Client:
-    """How the client library was told to connect."""
-
-    #: Seconds to connect, and to wait for each reply; None is for ever.
-    connect_timeout: float | None
-    reply_timeout: float | None
-    #: How often a command that failed is sent again.
-    retries: int
 
 
 class RedisServer:
@@ -148,26 +138,12 @@ class RedisServer:
         with _translated():
             return [_node(node) for node in self._primaries()]
 
-    def client(self) -> Client:
-        """Return how the client was told to connect."""
+    def waits(self) -> Waits | None:
+        """Return how a client that was handed in waits; None for connections of our own."""
+        if not self._store._link.is_handed_in:
+            return None
         with _translated():
-            client = self._redis
-        if self._is_cluster():
-            settings, retry = client.get_connection_kwargs(), getattr(client, "retry", None)
-            if self._store._link.node is not None:
-                retry = None  # charges take a way of their own, and this client is for the rest
-            known = ("socket_timeout", "socket_connect_timeout")
-            timeouts = {name: settings[name] for name in known if name in settings}
-            connection = redis.Connection(**timeouts)  # type: ignore[no-untyped-call]
-        else:
-            pool = client.connection_pool
-            connection = pool.connection_class(**pool.connection_kwargs)
-            retry = connection.retry
-        return Client(
-            connection.socket_connect_timeout,
-            connection.socket_timeout,
-            0 if retry is None else int(retry._retries),
-        )
+            return Waits.of(self._redis)
 
     def _keys(self, client: str | None = None) -> Iterator[str]:
         head = keys_start(self._store.key_prefix, client)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -12,13 +13,15 @@ from typing import Any
 
 import redis
 from redis.cluster import ClusterNode, RedisCluster
-from redis.exceptions import NoScriptError
+from redis.exceptions import ConnectionError, NoScriptError, RedisError  # noqa: A004
 
 from .cluster import Cluster, slot
-from .connections import Address, leading
-from .pool import Change, Pool, packed
+from .dialing import Address, Dialer
+from .options import NO_RETRIES, Waits
+from .pool import Change, Pool
 from .sentinel import Sentinels
 from .urls import Place
+from .wire import packed
 
 SCRIPT = files("flask_bucket").joinpath("bucket.lua").read_bytes()
 SCRIPT_SHA = sha1(SCRIPT, usedforsecurity=False).hexdigest().encode()
@@ -37,44 +40,77 @@ class Link:
     #: made any number of times.
     prepare: Callable[..., Call]
     close: Callable[[], None]
-    #: Returns a client of redis-py, for what is no charge.
+    #: Returns a client of redis-py, for everything that is not a charge.
     client: Callable[[], Any]
     #: Where keys must share a slot to be charged together: the slot of a key.
     slot: Callable[[str], int] | None = None
     #: Where one server may fail and others not: the one that serves a key.
     node: Callable[[str], Hashable] | None = None
+    #: Whether the client was handed in: then it waits and retries by settings of its own.
+    is_handed_in: bool = False
 
 
-def link_to(place: Place, size: int, timeout: float) -> Link:
-    """Return a link with pools of our own, which keep to the timeout."""
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How long requests wait, and how many connections there are."""
+
+    #: Seconds that a call takes at most, and seconds that connecting takes at most.
+    timeout: float
+    connect_timeout: float
+    #: Connections to each server, in each process.
+    connections: int
+
+
+def link_to(place: Place, bounds: Bounds) -> Link:
+    """Return a link with pools of our own, which keep to the bounds."""
     if place.topology == "cluster":
-        return _to_cluster(place, size, timeout)
-    kind: type[Any] = place.kind
-    settings = dict(place.settings)
+        return _to_cluster(place, bounds)
     if place.topology == "sentinel":
-        assert place.sentinel_settings is not None
-        sentinels = Sentinels(kind, place.sentinel_settings, place.nodes, place.service)
-        kind = leading(kind)
-        settings["primary"] = sentinels.primary
-    pool = Pool(lambda: kind(**settings), size, timeout)
-
-    def prepare(*arguments: Any) -> Call:
-        return partial(pool.run, *_script_call(arguments))
-
-    client = redis.Redis(connection_pool=redis.ConnectionPool(connection_class=kind, **settings))
-    return Link(prepare, _both(pool.close, client.close), lambda: client)
+        return _by_sentinels(place, bounds)
+    pool = _pool(bounds, lambda: Dialer(place.kind, place.settings, bounds.connect_timeout))
+    client = _client(place.kind, place.settings)
+    return Link(_to(pool), _both(pool.close, client.close), lambda: client)
 
 
-def _to_cluster(place: Place, size: int, timeout: float) -> Link:
-    settings = dict(place.settings)
-    # Before redis-py 6, only this parser tells redirections from other errors.
-    if (parser := getattr(redis.cluster, "ClusterParser", None)) is not None:
-        settings.setdefault("parser_class", parser)
+def _by_sentinels(place: Place, bounds: Bounds) -> Link:
+    def sentinels() -> Sentinels:
+        settings, seconds = place.sentinel_settings, bounds.connect_timeout
+        return Sentinels(
+            {
+                node: Dialer(place.kind, {**settings, "host": node[0], "port": node[1]}, seconds)
+                for node in place.nodes
+            },
+            place.service,
+        )
 
-    def pool(node: Address) -> Pool:
-        return Pool(lambda: place.kind(host=node[0], port=node[1], **settings), size, timeout)
+    def dialer() -> Dialer:
+        primary = sentinels().primary
+        return Dialer(place.kind, place.settings, bounds.connect_timeout, primary)
 
-    cluster = Cluster(pool, place.nodes, timeout)
+    @lru_cache(maxsize=1)
+    def client_of(primary: Address) -> Any:
+        host, port = primary
+        return _client(place.kind, {**place.settings, "host": host, "port": port})
+
+    def client() -> Any:
+        return client_of(sentinels().primary(time.monotonic() + bounds.connect_timeout))
+
+    pool = _pool(bounds, dialer)
+    return Link(_to(pool), pool.close, client)
+
+
+def _to_cluster(place: Place, bounds: Bounds) -> Link:
+    def dialer(node: Address) -> Dialer:
+        settings = {**place.settings, "host": node[0], "port": node[1]}
+        return Dialer(place.kind, settings, bounds.connect_timeout)
+
+    cluster = Cluster(
+        lambda node: _pool(bounds, partial(dialer, node)),
+        dialer,
+        place.nodes,
+        bounds.timeout,
+        bounds.connect_timeout,
+    )
 
     def prepare(*arguments: Any) -> Call:
         return partial(cluster.run, arguments[1], *_script_call(arguments))
@@ -89,6 +125,17 @@ def _to_cluster(place: Place, size: int, timeout: float) -> Link:
     return Link(prepare, close, client, slot, cluster.node)
 
 
+def _pool(bounds: Bounds, dialer: Callable[[], Dialer]) -> Pool:
+    return Pool(dialer, bounds.connections, bounds.timeout, bounds.connect_timeout)
+
+
+def _to(pool: Pool) -> Callable[..., Call]:
+    def prepare(*arguments: Any) -> Call:
+        return partial(pool.run, *_script_call(arguments))
+
+    return prepare
+
+
 def _script_call(arguments: Sequence[Any]) -> tuple[bytes, type[Exception], Change]:
     """Return a command, and what to make of it if the server does not know the script."""
     return packed("EVALSHA", SCRIPT_SHA, *arguments), NoScriptError, _with_script
@@ -98,17 +145,22 @@ def _with_script(command: bytes) -> bytes:
     return command.replace(_NAMED, _WHOLE, 1)
 
 
-# How a call begins, behind the number of its parts: it names the script, or brings it along.
+# How a call begins, after the number of its parts: it names the script, or brings it along.
 _NAMED, _WHOLE = (
     packed(*words).partition(b"\r\n")[2] for words in (("EVALSHA", SCRIPT_SHA), ("EVAL", SCRIPT))
 )
 
 
+def _client(kind: type[Any], settings: Any) -> Any:
+    pool = redis.ConnectionPool(connection_class=kind, **settings)
+    return redis.Redis(connection_pool=pool)
+
+
 def _cluster_client(place: Place) -> Any:
-    """Return redis-py's own client, for what is no charge; it connects at once."""
-    ours = ("trust", "retry", "db", "redis_connect_func", "driver_info", "lib_name", "lib_version")
+    """Return redis-py's own client, which connects at once."""
+    ours = ("retry", "db")
     settings = {k: v for k, v in place.settings.items() if k not in ours}
-    if issubclass(place.kind, redis.SSLConnection):
+    if place.kind is redis.SSLConnection:
         settings["ssl"] = True
     nodes = [ClusterNode(*node) for node in place.nodes]  # type: ignore[no-untyped-call]
     return RedisCluster(startup_nodes=nodes, **settings)
@@ -124,59 +176,41 @@ def link_by(client: Any) -> Link:
         except NoScriptError:
             # A server that restarted, or flushed its scripts, has charged nothing yet.
             return execute("EVAL", SCRIPT, *arguments)
+        except RedisError:
+            raise
+        except Exception as error:
+            # redis-py's parsers and pools let through TypeError, IndexError, MemoryError.
+            raise ConnectionError(f"{type(error).__name__}: {error}") from error
 
     def prepare(*arguments: Any) -> Call:
         return partial(evaluate, *arguments)
 
     warn_of(client)
     is_cluster = isinstance(client, RedisCluster)
-    return Link(prepare, client.close, lambda: client, slot if is_cluster else None)
+    return Link(
+        prepare, client.close, lambda: client, slot if is_cluster else None, is_handed_in=True
+    )
 
 
 def warn_of(client: Any) -> None:
     """Log what would make a client of the user's charge twice, or wait without end."""
     try:
-        connection = _connection(client)
-        retries = _retries(client, connection)
+        waits = Waits.of(client)
     except Exception:
-        return  # of another make: nothing is known about it
-    if retries:
+        return  # a client of another make, about which nothing is known
+    if waits.repeats:
         logger.warning(
-            "The client of Redis that was handed in sends a command again when it fails, up to "
-            "%s times. A charge that is sent twice may be taken twice: make the client with "
-            "retry=redis.retry.Retry(redis.backoff.NoBackoff(), 0).",
-            retries,
+            "The client of Redis that was handed in sends a command that failed %s. A charge that "
+            "is sent twice may be taken twice: make the client with %s.",
+            waits.repeats,
+            NO_RETRIES,
         )
-    missing = [
-        name
-        for name in ("socket_timeout", "socket_connect_timeout")
-        if getattr(connection, name, 0) is None
-    ]
-    if missing:
+    if waits.missing:
         logger.warning(
             "The client of Redis that was handed in has no %s, so requests may wait for as long "
             "as Redis does not answer. Make it with a timeout, such as 0.1 seconds.",
-            " and no ".join(missing),
+            waits.missing,
         )
-
-
-def _connection(client: Any) -> Any:
-    """Return a connection as the client would make one, not connected."""
-    if isinstance(client, RedisCluster):
-        settings: dict[str, Any] = client.get_connection_kwargs()  # type: ignore[no-untyped-call]
-        known = ("socket_timeout", "socket_connect_timeout")
-        return redis.Connection(**{k: settings[k] for k in known if k in settings})  # type: ignore[no-untyped-call]
-    pool = client.connection_pool
-    return pool.connection_class(**pool.connection_kwargs)
-
-
-def _retries(client: Any, connection: Any) -> int:
-    if not isinstance(client, RedisCluster):
-        return int(connection.retry._retries)
-    retry = getattr(client, "retry", None)
-    # Before redis-py 6, a cluster's client counted for itself.
-    own: int = getattr(client, "cluster_error_retry_attempts", 0)
-    return max(own, 0 if retry is None else int(retry._retries))
 
 
 def _both(first: Callable[[], None], second: Callable[[], None]) -> Callable[[], None]:

@@ -1,67 +1,50 @@
-"""Pool: redis-py's connections, handed out with a bound on their number and on the wait.
-
-redis-py's own pools cost half a round trip on loopback with each command, mostly for metrics of
-their own. The connections (TCP, TLS, unix sockets, authentication) are redis-py's.
-"""
+"""Pool: the connections to one server, handed out with a bound on their number and on the wait."""
 
 from __future__ import annotations
 
 import os
-import queue
 import time
 from collections import deque
 from collections.abc import Callable
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hiredis import pack_command
 from redis import exceptions
 
-if TYPE_CHECKING:
-    from queue import SimpleQueue
-
-#: A connection of redis-py, of whichever kind, made punctual.
-Connection = Any
+from ... import forks
+from ...errors import Connecting
+from .dialing import Dialer
+from .maker import Maker
+from .wire import Wire
 
 #: Makes of one packed command another.
 Change = Callable[[bytes], bytes]
 
 
-def packed(*words: Any) -> bytes:
-    """Return a command as it is sent."""
-    command: bytes = pack_command(words)
-    return command
-
-
 class Pool:
-    """Connections of one process. Thread-safe, and safe to make before a fork.
+    """Connections to one server. Thread-safe, and safe to make before a fork.
 
-    :param make: makes a connection object, without connecting it.
+    :param dialer: returns what connects, new for each process.
     :param size: how many connections there may be.
-    :param timeout: seconds that a call may take in all: to wait for a free connection, to
-        connect, and to get the reply.
+    :param timeout: seconds that a call may take in all: to wait for a connection, and to get the
+        whole reply.
+    :param connect_timeout: seconds that connecting may take, beside requests.
     """
 
-    def __init__(self, make: Callable[[], Connection], size: int, timeout: float) -> None:
-        self._make = make
+    def __init__(
+        self,
+        dialer: Callable[[], Dialer],
+        size: int,
+        timeout: float,
+        connect_timeout: float,
+    ) -> None:
+        self._dialer = dialer
         self._size = size
-        self._timeout = timeout
+        self._timeout, self._connect_timeout = timeout, connect_timeout
+        #: Made by the first call: gevent may replace locks and sockets until then.
+        self._connections: _Connections | None = None
         self._beginning = Lock()
-        #: The process that the rest is of. It begins with the first call: what gevent puts in the
-        #: place of queues and locks meanwhile, it is to be made of.
-        self._pid: int | None = None
-        self._idle: deque[Connection] = deque()
-
-    def _begin(self) -> None:
-        self._idle = deque()
-        # A semaphore that costs next to nothing: one permit for each connection there may be.
-        # Made here and not imported by name, since gevent puts its own in this one's place.
-        self._permits: SimpleQueue[None] = queue.SimpleQueue()
-        for _ in range(self._size):
-            self._permits.put(None)
-        #: Counts the connections lost, so that those who wait for one can give up at once.
-        self._lost = 0
-        self._pid = os.getpid()
+        forks.watch(self)
 
     def run(
         self,
@@ -75,106 +58,147 @@ class Pool:
 
         :param failing: an error reply that says that nothing was done; then what `otherwise`
             makes of the command is sent.
-        :param deadline: if the call must end before its timeout, when.
+        :param deadline: when the call must end, on the monotonic clock; by default after the
+            pool's timeout.
         :param before: sent before the command, on the same connection.
+        :raises Connecting: if there is no connection yet, and nothing has failed.
+        :raises redis.RedisError: whatever goes wrong.
         """
-        if self._pid != os.getpid():
-            self._begin_again()
-        ends = deadline or time.monotonic() + self._timeout
-        permits = self._permits
+        if deadline is None:
+            deadline = time.monotonic() + self._timeout
+        connections = self._connections
+        if connections is None or connections.pid != os.getpid():
+            connections = self._begin()
+        wire = connections.take(deadline)
         try:
-            permits.get_nowait()
-        except queue.Empty:
-            self._wait(permits, ends)
-            deadline = ends
-        try:
-            connection = self._idle_one()
-            if connection is None:
-                connection = self._connected(ends)
-                deadline = ends
-            # Without a deadline the timeout begins now, and the socket's own will do.
             try:
-                try:
-                    if before is not None:
-                        connection.call(before, ends)
-                    reply = connection.call(command, deadline)
-                except failing:
-                    if before is not None:
-                        connection.call(before, ends)
-                    reply = connection.call(otherwise(command), ends)
-            except exceptions.ReadOnlyError:
-                self._drop(connection)  # a primary that became a replica: look for the new one
-                raise
-            except exceptions.ResponseError:
-                self._idle.append(connection)
-                raise
-            except BaseException:
-                self._drop(connection)
-                raise
-            self._idle.append(connection)
-            return reply
-        finally:
-            permits.put(None)
+                if before is not None:
+                    wire.call(before, deadline)
+                reply = wire.call(command, deadline)
+            except failing:
+                if before is not None:
+                    wire.call(before, deadline)
+                reply = wire.call(otherwise(command), deadline)
+        except exceptions.ReadOnlyError:
+            connections.lose(wire)  # a primary that became a replica: look for the new one
+            raise
+        except exceptions.ResponseError:
+            connections.give_back(wire)
+            raise
+        except BaseException:
+            connections.lose(wire)
+            raise
+        connections.give_back(wire)
+        return reply
 
     def close(self) -> None:
-        """Disconnect what is idle."""
+        """Close the connections; those in use are closed when they are given back."""
+        connections, self._connections = self._connections, None
+        if connections is not None:
+            connections.close()
+
+    __del__ = close  # for stores that nobody closes
+
+    def after_fork(self) -> None:
+        """Close this process's ends of the parent's connections, and begin anew."""
+        connections, self._connections = self._connections, None
+        self._beginning = Lock()
+        if connections is not None:
+            for wire in tuple(connections.wires):
+                wire.close()
+
+    def _begin(self) -> _Connections:
+        if self._connections is not None and self._connections.pid != os.getpid():
+            self.after_fork()  # by a server that forks without telling Python, such as uWSGI
+        with self._beginning:
+            if self._connections is None:
+                self._connections = _Connections(self._dialer(), self._size, self._connect_timeout)
+            return self._connections
+
+
+class _Connections:
+    """The connections of one process, from the first call to `close` or a fork."""
+
+    def __init__(self, dialer: Dialer, size: int, connect_timeout: float) -> None:
+        self.pid = os.getpid()
+        #: All of them. Those in use are not idle.
+        self.wires: set[Wire] = set()
+        self._idle: deque[Wire] = deque()
+        self._closed = False
+        self._size = size
+        self._maker: Maker[Wire] = Maker(
+            dialer.dial, self._keep, self._is_another_wanted, connect_timeout
+        )
+
+    def take(self, deadline: float) -> Wire:
+        """Return a connection that is up, the one used last or a new one.
+
+        :raises Connecting: and what `Maker.wait` raises.
+        """
         while True:
             try:
-                self._idle.pop().disconnect()
+                wire = self._idle.pop()
             except IndexError:
-                return
+                return self._wait(deadline)
+            if wire.is_quiet():
+                return wire
+            self._discard(wire)
 
-    def _begin_again(self) -> None:
-        """Begin, or begin anew after a fork: the sockets are the parent's, so leave them alone."""
-        with self._beginning:
-            if self._pid != os.getpid():
-                self._begin()
+    def give_back(self, wire: Wire) -> None:
+        """Let others use a connection."""
+        self._idle.append(wire)
+        if self._closed:
+            self._close_idle()
+        elif self._maker.waiting:
+            with self._maker.changed:
+                self._maker.changed.notify()
 
-    def _wait(self, permits: SimpleQueue[None], ends: float) -> None:
-        """Wait for one of the connections, unless they turn out to be lost."""
-        lost = self._lost
+    def lose(self, wire: Wire) -> None:
+        """Close a connection that is lost, and those that idle: most likely they are lost too."""
+        self._discard(wire)
+        self._close_idle()
+        with self._maker.changed:
+            self._maker.failed(
+                exceptions.ConnectionError("a connection was lost while this call waited for it")
+            )
+
+    def close(self) -> None:
+        self._closed = True
+        self._close_idle()
+
+    def _wait(self, deadline: float) -> Wire:
+        wire = self._maker.wait(self._one_idle, deadline, alone=not self.wires)
+        took, wire.took = wire.took, 0.0
+        if deadline - time.monotonic() < took / 2:
+            # Connecting is some round trips, and a charge is one. Rather than send it and not
+            # wait for the answer, leave the connection to the next request.
+            self.give_back(wire)
+            raise Connecting(f"connecting took {took:.2f} s; the next request has the connection")
+        return wire
+
+    def _one_idle(self) -> Wire | None:
         try:
-            permits.get(timeout=max(0, ends - time.monotonic()))
-        except queue.Empty:
-            raise exceptions.ConnectionError(
-                f"all {self._size} connections are in use (BUCKET_MAX_CONNECTIONS)"
-            ) from None
-        if lost != self._lost:
-            permits.put(None)
-            raise exceptions.ConnectionError("a connection was lost while this call waited for it")
-
-    def _idle_one(self) -> Connection | None:
-        """Return a connection that is up, the one used last; None if there is none."""
-        try:
-            connection = self._idle.pop()
+            return self._idle.pop()
         except IndexError:
             return None
-        if connection.is_quiet():
-            return connection
-        connection.disconnect()
-        return None
 
-    def _connected(self, ends: float) -> Connection:
-        """Return a new connection, once it is up."""
-        began = time.monotonic()
-        connection = self._make()
-        try:
-            connection.connect_by(ends)
-        except BaseException:
-            self._lost += 1
-            raise
-        now = time.monotonic()
-        if ends - now < (now - began) / 2:
-            # Connecting is some round trips, and a charge is one: rather than send it and not
-            # wait for the answer, keep the connection for the next one.
-            self._idle.append(connection)
-            raise exceptions.TimeoutError(
-                f"connecting took {now - began:.3f} s of the {self._timeout} s for each request"
-            )
-        return connection
+    def _keep(self, wire: Wire) -> None:
+        self.wires.add(wire)
+        self._idle.append(wire)
+        if self._closed:
+            self._close_idle()
 
-    def _drop(self, connection: Connection) -> None:
-        """Disconnect one that is lost, and those that idle: most likely they are lost as well."""
-        self._lost += 1
-        connection.disconnect()
-        self.close()
+    def _is_another_wanted(self) -> bool:
+        return (
+            not self._closed
+            and self._maker.waiting > len(self._idle)
+            and len(self.wires) < self._size
+        )
+
+    def _close_idle(self) -> None:
+        while (wire := self._one_idle()) is not None:
+            self._discard(wire)
+
+    def _discard(self, wire: Wire) -> None:
+        self.wires.discard(wire)
+        wire.close()

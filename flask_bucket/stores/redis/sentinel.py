@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 from redis import exceptions
 
-from .connections import Address
+from .dialing import Address, Dialer, address
+from .wire import packed
 
 
 class Sentinels:
     """The sentinels of one service. The one that answered last is asked first.
 
-    :param kind: the class of connections to them, and
-    :param settings: its arguments.
+    :param sentinels: where they are, and what connects to each.
     """
 
-    def __init__(
-        self,
-        kind: type[Any],
-        settings: Mapping[str, Any],
-        nodes: Sequence[Address],
-        service: str,
-    ) -> None:
-        self._kind, self._settings = kind, settings
-        self._nodes = tuple(nodes)
+    def __init__(self, sentinels: Mapping[Address, Dialer], service: str) -> None:
+        self._sentinels = sentinels
+        self._nodes = tuple(sentinels)
         self._service = service
 
     def primary(self, deadline: float) -> Address:
         """Return where the primary is.
 
-        :raises ConnectionError: if no sentinel says so in time.
+        :raises RedisError: if no sentinel says so in time.
         """
         said = []
         for node in self._nodes:
@@ -48,16 +41,15 @@ class Sentinels:
         )
 
     def _ask(self, node: Address, deadline: float) -> Address:
-        connection: Any = self._kind(host=node[0], port=node[1], **self._settings)
+        wire = self._sentinels[node].dial(deadline)
         try:
-            connection.connect_by(deadline)
-            connection.send_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service)
-            if not connection.can_read(max(0, deadline - time.monotonic())):
-                raise exceptions.TimeoutError("no answer in time")
-            answer = connection.read_response()
+            answer = wire.call(
+                packed("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service), deadline
+            )
         finally:
-            connection.disconnect()
+            wire.close()
         if answer is None:
             raise exceptions.ConnectionError("it does not know the service")
-        host, port = answer
-        return host.decode(), int(port)
+        if not isinstance(answer, list) or len(answer) != 2:
+            raise exceptions.InvalidResponse(f"not an address: {answer!r:.100}")
+        return address(*answer)

@@ -11,7 +11,7 @@ import redis
 from ...decisions import Charge, Decision
 from ...errors import ConfigError
 from ...keys import keys_start
-from .links import Link, link_by, link_to
+from .links import Bounds, Link, link_by, link_to
 from .replies import FAILURES, Scattered, scan_literal, translated
 from .script import Script
 from .spread import Spread
@@ -47,6 +47,7 @@ class RedisStore:
         url: str,
         *,
         timeout: float = 0.1,
+        connect_timeout: float = 2.0,
         max_connections: int = 50,
         key_prefix: str = "bucket",
         **options: Any,
@@ -57,15 +58,17 @@ class RedisStore:
         ``redis+sentinel://host:26379,host:26379/service/0``, ``redis+cluster://host:6379,host``;
         with ``rediss`` instead of ``redis`` over TLS. User and password go before the hosts.
 
-        :param timeout: seconds that a request waits at most: for a free connection, to connect,
-            and for the reply.
+        :param timeout: seconds that a call takes at most: to wait for a connection, and for the
+            whole reply.
+        :param connect_timeout: seconds that connecting takes at most, beside requests.
         :param max_connections: in each process; of a cluster, to each node.
         :param options: further arguments of redis-py's connections, such as ``ssl_ca_certs``;
             ``sentinel_kwargs`` are those for the sentinels where they differ.
         :raises ConfigError: if the URL or an option is not one.
         """
         store = cls.__new__(cls)
-        link = link_to(place(url, timeout, options), max_connections, timeout)
+        bounds = Bounds(timeout, connect_timeout, max_connections)
+        link = link_to(place(url, timeout, connect_timeout, options), bounds)
         store._use(link, key_prefix)
         return store
 

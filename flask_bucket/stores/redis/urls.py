@@ -1,28 +1,22 @@
-"""From a URL to connections of redis-py: with timeouts, without retries, without ceremony."""
+"""From a URL to the arguments of connections: with our timeouts, and without retries."""
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import redis
 from redis.backoff import NoBackoff
-from redis.connection import parse_url
 from redis.retry import Retry
 
 from ...errors import ConfigError
-from .connections import (
-    Address,
-    TcpConnection,
-    TlsConnection,
-    Trust,
-    UnixConnection,
-    heard,
-)
+from ...masking import masked_url, without
+from . import library
+from .dialing import Address
+from .options import check
 
 EXPECTED = (
     "redis://host:6379/0, rediss://host:6380/0 (TLS), unix:///path/to.sock, "
@@ -30,8 +24,15 @@ EXPECTED = (
     "(both also with rediss+)"
 )
 
-#: The scheme, the credentials, several hosts, and the path behind them.
-_SEVERAL = re.compile(r"(rediss?)\+(sentinel|cluster)://(.*@)?([^/?]*)(?:/([^?]*))?(\?.*)?")
+#: Scheme, topology, credentials, hosts, path and query. What comes before the last @ is a user's
+#: name and password; a / ? # or @ in them would leave no telling where they end.
+_URL = re.compile(
+    r"(?P<scheme>rediss?|unix)(?:(?<!unix)\+(?P<topology>sentinel|cluster))?://"
+    r"(?P<credentials>[^/?#]*@)?(?P<hosts>[^/?#@]*)(?:/(?P<path>[^?#@]*))?(?P<query>\?[^#@]*)?"
+)
+
+#: A host and a port, without quoting either.
+_HOST = re.compile(r"(?:\[([^\[\]]+)\]|([^:\[\]]+))(?::(\d{1,5}))?", re.ASCII)
 
 _PORTS = {"sentinel": 26379, "cluster": 6379}
 
@@ -40,116 +41,123 @@ _PORTS = {"sentinel": 26379, "cluster": 6379}
 class Place:
     """Where Redis is, and how to connect there."""
 
-    #: "single", "sentinel" or "cluster".
+    #: "sentinel" or "cluster"; empty for one server.
     topology: str
-    #: A class of punctual connections and its arguments.
+    #: A class of redis-py's connections, and its arguments. They may hold a password.
     kind: type[Any]
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any] = field(repr=False)
     #: The sentinels, or the nodes of the cluster that are known.
     nodes: tuple[Address, ...] = ()
     #: What the sentinels call the primary and its replicas.
     service: str = ""
     #: How to connect to sentinels.
-    sentinel_settings: Mapping[str, Any] | None = None
+    sentinel_settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
-def place(url: str, timeout: float, options: Mapping[str, Any]) -> Place:
+def place(url: object, timeout: float, connect_timeout: float, options: Mapping[str, Any]) -> Place:
     """Read a URL.
 
-    :raises ConfigError: if the URL or an option is not one.
+    :raises ConfigError: if the URL or an option is wrong. No password is in it.
     """
+    defaults = _defaults(timeout, connect_timeout)
     try:
-        several = _SEVERAL.fullmatch(url)
-        if several is None:
-            kind, settings = _settings(url, timeout, options)
-            return Place("single", kind, settings)
-        return _several(several, timeout, options)
+        return _place(url, defaults, options)
     except (ValueError, TypeError, AttributeError, OSError, redis.RedisError) as error:
-        raise ConfigError(
-            f"{without_password(url)!r} with the options {sorted(options)} is not a place where "
-            f"Redis can be found: {error}. Expected {EXPECTED}."
-        ) from None
+        reason = without(str(error), _secrets(options))
+    # Raised out here, or the error that quotes more would be kept as its context.
+    raise ConfigError(
+        f"{masked_url(url)!r} with the options {sorted(options)} is not a place where Redis can "
+        f"be found: {reason}. Expected {EXPECTED}."
+    )
 
 
-def _several(match: re.Match[str], timeout: float, options: Mapping[str, Any]) -> Place:
-    scheme, topology, credentials, hosts, path, query = match.groups(default="")
-    nodes = tuple(_address(host, _PORTS[topology]) for host in hosts.split(","))
-    service, database = "", path
+def _place(url: object, defaults: Mapping[str, Any], options: Mapping[str, Any]) -> Place:
+    parts = _parts(url)
     sentinel_options = dict(options.get("sentinel_kwargs", {}))
     options = {name: value for name, value in options.items() if name != "sentinel_kwargs"}
-    if topology == "sentinel":
-        service, _, database = path.partition("/")
-        service = unquote(service)
+    for some in (options, sentinel_options):
+        check(some, "here")
+    settings = {**defaults, **options}
+    if not parts["topology"]:
+        kind, settings = _settings(parts, parts["hosts"], parts["path"], settings)
+        return Place("", kind, settings)
+    nodes = tuple(_address(host, _PORTS[parts["topology"]]) for host in parts["hosts"].split(","))
+    service, database = "", parts["path"]
+    if parts["topology"] == "sentinel":
+        service, _, database = database.partition("/")
         if not service:
-            raise ValueError("the service that the sentinels watch is missing behind the hosts")
+            raise ValueError("the service that the sentinels watch is missing after the hosts")
     elif database not in ("", "0"):
-        raise ValueError(f"a cluster has the database 0 only, not {database!r}")
-    if not re.fullmatch(r"\d*", database):
-        raise ValueError(f"the database is a number, not {database!r}")
-    # Connections are made with the host and port of whichever node it is; here, of none.
-    kind, settings = _settings(f"{scheme}://{credentials}node/{database}{query}", timeout, options)
-    del settings["host"]
-    if topology == "cluster":
-        return Place(topology, kind, settings, nodes)
-    same = {k: v for k, v in settings.items() if k not in ("username", "password", "db")}
-    if "trust" in same and sentinel_options:
-        same["trust"] = Trust()
-    kind(host="sentinel", **{**same, **sentinel_options})
-    return Place(topology, kind, settings, nodes, service, {**same, **sentinel_options})
+        raise ValueError("a cluster has the database 0 only")
+    # The host is another one for each connection.
+    kind, settings = _settings(parts, "", database, settings)
+    if parts["topology"] == "cluster":
+        return Place("cluster", kind, settings, nodes)
+    for_data = ("username", "password", "db")
+    others = {name: value for name, value in settings.items() if name not in for_data}
+    others.update(sentinel_options)
+    kind(**others)
+    return Place("sentinel", kind, settings, nodes, unquote(service), others)
+
+
+def _parts(url: object) -> Mapping[str, str]:
+    if not isinstance(url, str):
+        raise TypeError(f"a URL is a text, not {type(url).__name__}")
+    parts = _URL.fullmatch(url)
+    if parts is not None:
+        return parts.groupdict(default="")
+    if re.match(r"(rediss?(\+sentinel|\+cluster)?|unix)://", url) is None:
+        raise ValueError("it must begin with one of the schemes below, and //")
+    raise ValueError(
+        "a part of it is misplaced. In a user's name or a password, write / as %2F, ? as %3F, "
+        "# as %23 and @ as %40"
+    )
 
 
 def _settings(
-    url: str, timeout: float, options: Mapping[str, Any]
+    parts: Mapping[str, str], hosts: str, path: str, settings: Mapping[str, Any]
 ) -> tuple[type[Any], dict[str, Any]]:
-    given: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]
-    path = urlsplit(url).path.strip("/")
-    if not url.startswith("unix:") and path and "db" not in given:
-        raise ValueError(f"the database is a number, not {path!r}")
-    kind: type[Any] = {
-        redis.SSLConnection: TlsConnection,
-        redis.UnixDomainSocketConnection: UnixConnection,
-    }.get(given.pop("connection_class", None), TcpConnection)
-    if kind is UnixConnection and not given.get("path"):
-        raise ValueError("the path of the socket is missing")
-    settings = {**_defaults(timeout), **options, **given}
-    if kind is TlsConnection:
-        if str(settings.get("ssl_cert_reqs", "required")) not in ("none", "None"):
-            settings.setdefault("ssl_check_hostname", True)
-        settings.setdefault("redis_connect_func", heard)
-        settings["trust"] = Trust()
-    sample: Any = kind(**settings)  # connects to nothing, but knows its options
-    if kind is TlsConnection:
-        Trust().context(sample)  # here, a file that is missing is found by whoever set it
-    return kind, settings
+    """Return the class of connections and its arguments, after redis-py has checked them."""
+    if parts["scheme"] == "unix":
+        if not path:
+            raise ValueError("the path of the socket is missing")
+    elif not re.fullmatch(r"\d*", path.strip("/")):
+        raise ValueError("the database is a number")
+    elif hosts:
+        _address(hosts, 0)
+    head = f"{parts['scheme']}://{parts['credentials']}{hosts}"
+    given = library.url_settings(f"{head}/{path}{parts['query']}")
+    kind: type[Any] = given.pop("connection_class", redis.Connection)
+    check(given, "in a URL")
+    made = {**settings, **given}
+    if kind is redis.SSLConnection and str(made.get("ssl_cert_reqs", "")) not in ("none", "None"):
+        made.setdefault("ssl_check_hostname", True)
+    sample = kind(**made)  # connects to nothing, but knows its options
+    if kind is redis.SSLConnection and not library.checks_revocation(sample):
+        library.tls_context(sample)  # here, whoever set a file finds out that it is missing
+    return kind, made
 
 
 def _address(text: str, port: int) -> Address:
-    parts = urlsplit(f"//{text}")
-    if not parts.hostname or parts.path:
-        raise ValueError(f"{text!r} is not a host and a port")
-    return parts.hostname, parts.port or port
+    parts = _HOST.fullmatch(text)
+    if parts is None or int(parts[3] or port) > 65_535:
+        raise ValueError("not every host is a name or an address, with or without a port after it")
+    return parts[1] or parts[2], int(parts[3] or port)
 
 
-def _defaults(timeout: float) -> dict[str, Any]:
-    """Return what connections are made with.
-
-    A charge is not idempotent, so nothing is retried. Each further command of a handshake would
-    be a round trip that a request waits for, so there are no more than needed.
-    """
-    silent: dict[str, Any] = {"lib_name": None, "lib_version": None}
-    if "driver_info" in inspect.signature(redis.connection.AbstractConnection).parameters:
-        silent = {"driver_info": None}
+def _defaults(timeout: float, connect_timeout: float) -> dict[str, Any]:
+    """Return the arguments that all connections have, unless an option says otherwise."""
     return {
         "socket_timeout": timeout,
-        "socket_connect_timeout": timeout,
+        "socket_connect_timeout": connect_timeout,
+        # A charge is not idempotent.
         "retry": Retry(NoBackoff(), 0),
         "protocol": 2,
         "decode_responses": False,
-        **silent,
     }
 
 
-def without_password(url: object) -> str:
-    """Return a URL as it may be shown."""
-    hidden = re.sub(r"(?<=//)([^/@:]*):.*@", r"\1:***@", str(url))
-    return re.sub(r"(?<=password=)[^&]*", "***", hidden)
+def _secrets(options: Mapping[str, Any]) -> list[Any]:
+    """Return all texts among the options, since any of them may be a password."""
+    inner = [v for value in options.values() if isinstance(value, Mapping) for v in value.values()]
+    return [value for value in (*options.values(), *inner) if isinstance(value, (str, bytes))]
