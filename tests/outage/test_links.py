@@ -174,7 +174,7 @@ def test_connecting_and_the_reply_share_one_timeout(valkey: Server, stalls: Stal
         proxy.latency = 0.4  # for AUTH, for SELECT and for the charge
         store = RedisStore.from_url(f"redis://slow:x@127.0.0.1:{proxy.port}/1", timeout=1)
         began = time.monotonic()
-        with pytest.raises(StoreUnavailable, match="connecting took|in the making"):
+        with pytest.raises(StoreUnavailable, match=r"connecting took|in the making"):
             store.take([CHARGE])
         assert time.monotonic() - began < 1 + ORDINARY + stalls.longest
         # The connection is up by now, and the next request has time enough.
