@@ -1,6 +1,6 @@
-"""The example app: one endpoint for each thing that people do with rate limits.
+"""The example app: one endpoint for each common use of rate limits.
 
-Serve it with four workers that share one embedded server::
+Serve it with four workers that share an embedded server::
 
     gunicorn -c example_app/gunicorn.conf.py example_app.wsgi:app
 """
@@ -22,10 +22,10 @@ from .settings import Settings
 def create_app() -> Flask:
     """Make the app from the environment.
 
-    ``FLASK_BUCKET_REDIS_URL`` and the other ``FLASK_BUCKET_`` variables configure the limiter,
-    ``EXAMPLE_CAPACITY``, ``EXAMPLE_REFILL_RATE`` and ``EXAMPLE_TRUSTED_PROXIES`` the example.
+    ``FLASK_BUCKET_REDIS_URL`` and the other ``FLASK_BUCKET_`` variables configure the limiter.
+    ``EXAMPLE_CAPACITY``, ``EXAMPLE_REFILL_RATE`` and ``EXAMPLE_TRUSTED_PROXIES`` configure the app.
 
-    :raises ConfigError: for a variable with a value that cannot be used.
+    :raises ConfigError: for a variable with an invalid value.
     """
     settings = Settings.from_environment()
     app = Flask(__name__)
@@ -38,10 +38,10 @@ def create_app() -> Flask:
 
 
 def trust_proxies(app: Flask, proxies: int) -> None:
-    """Take the client's address from X-Forwarded-For, as far as `proxies` proxies wrote it.
+    """Take the client's address from the last `proxies` entries of X-Forwarded-For.
 
-    Without proxies the header is whatever a client likes to send. Believing it would give each
-    client as many buckets as it can invent addresses.
+    Without a proxy, the client itself writes this header. An app that trusts it gives each client
+    as many buckets as the client can invent addresses.
     """
     if proxies:
         app.wsgi_app = ProxyFix(  # type: ignore[method-assign]  # as Flask documents it
@@ -55,25 +55,25 @@ def add_views(app: Flask, limiter: Limiter, settings: Settings) -> None:
     @app.get("/")
     @limiter.exempt
     def index() -> ResponseReturnValue:
-        """Show the page on which to watch /test and its buckets."""
+        """Show a page that sends requests to /test and shows the buckets."""
         return render_template("page.html", limit=settings.test_limit)
 
     @app.get("/test")
     @limiter.limit(settings.test_limit, key_func=demo_client)
     def test() -> ResponseReturnValue:
-        """Answer, as long as the client's bucket has a token."""
+        """Answer while the client's bucket has tokens."""
         return {"ok": True}
 
     @app.get("/search")
     @limiter.limit("5/second burst 20")
     def search() -> ResponseReturnValue:
-        """Allow a burst of 20, as typing into a search box makes, and 5 a second over time."""
+        """Allow a burst of 20, as a search box makes, and 5 requests a second over time."""
         return {"query": request.args.get("q", ""), "results": []}
 
     @app.post("/login")
     @limiter.limit("5/minute", deduct_when=is_unauthorized)
     def login() -> ResponseReturnValue:
-        """Count wrong passwords only. Right are name=demo and password=demo."""
+        """Count only wrong passwords. The right ones are name=demo and password=demo."""
         if not has_right_password():
             return {"error": "Wrong name or password"}, 401
         return {"ok": True}
@@ -81,13 +81,13 @@ def add_views(app: Flask, limiter: Limiter, settings: Settings) -> None:
     @app.get("/report")
     @limiter.limit("1/second burst 10", cost=5)
     def report() -> ResponseReturnValue:
-        """Be as expensive as five requests: two reports at once, then one every five seconds."""
+        """Cost five tokens: allow two reports at once, then one every five seconds."""
         return {"report": "Everything is fine."}
 
     @app.get("/healthz")
     @limiter.exempt
     def healthz() -> ResponseReturnValue:
-        """Tell a load balancer that this worker answers, whatever limits are set for all."""
+        """Tell a load balancer that this worker answers. No limit applies."""
         return {"ok": True}
 
 
@@ -95,11 +95,11 @@ demo_header = request_header("X-Demo-Client")
 
 
 def demo_client() -> str:
-    """Return the client by a header when there is one to believe, else by its address.
+    """Return the client: its address, and the name in its header if that is one of two.
 
-    So the page, at one address, can be two clients. Only two names are believed, each together
-    with the address: to believe any would give a client as many buckets as it can invent names.
-    A key function for API keys looks the same, but that it looks the key up.
+    So the page can be two clients at one address. Only two names are accepted, and the address is
+    part of the client: else a client would have as many buckets as it can invent names. A key
+    function for API keys is similar, and looks the key up in a database.
     """
     name = demo_header()
     return f"{client_address()} {name}" if name in ("a", "b") else client_address()
@@ -110,12 +110,12 @@ def is_unauthorized(response: Response) -> bool:
 
 
 def has_right_password() -> bool:
-    """Compare in constant time, and both parts always, so that timing tells nothing."""
+    """Compare both parts, each in constant time, so that the timing reveals nothing."""
     name, password = (request.form.get(field, "").encode() for field in ("name", "password"))
     return compare_digest(name, b"demo") & compare_digest(password, b"demo")
 
 
 def name_the_worker(response: Response) -> Response:
-    """Show which worker answered: the buckets are the same, whichever it was."""
+    """Show which worker answered. All workers share the buckets."""
     response.headers["X-Served-By"] = str(os.getpid())
     return response

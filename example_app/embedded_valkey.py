@@ -1,12 +1,12 @@
-"""Run Valkey for as long as somebody holds the other end of standard input.
+"""Run Valkey until the other end of standard input is closed.
 
-gunicorn.conf.py starts this program next to gunicorn's master and lets the master alone hold that
-end. However the master ends, the kernel closes it: then this program stops Valkey and removes its
-folder. A handler inside the master could not do that after a SIGKILL. Nor may ValkeyServer
-live in the master: it cleans up at exit, the workers would inherit that with the fork, and the
-first worker to exit would stop the server of all.
+gunicorn.conf.py starts this program beside gunicorn's master, and only the master holds the other
+end. When the master ends, for any reason, the kernel closes that end. Then this program stops
+Valkey and removes its folder. A handler in the master would not run after a SIGKILL. ValkeyServer
+must not live in the master either: it cleans up at exit, the workers would inherit that with the
+fork, and the first worker that exits would stop the server for all.
 
-Prints one line: the URL, once Valkey answers, or why it does not.
+The program prints one line: the URL when Valkey answers, or the reason why it does not.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from types import FrameType
 from typing import NoReturn
 from urllib.parse import quote
 
-#: The longest path of a unix socket that every system takes, in bytes (macOS has 104 with a NUL).
+#: The longest path of a unix socket on all systems, in bytes (macOS allows 104 with the NUL).
 LONGEST_SOCKET_PATH = 103
 
 
 def main() -> None:
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, leave)
-    # A socket in a folder of our own and no TCP port: a port without a password would be open
-    # to every user of the machine, and another program may take a free one before we do.
+    # Use a socket in our own folder, not a TCP port. A port without a password would be open to
+    # every user of the machine, and another program might take a free port first.
     with tempfile.TemporaryDirectory(prefix="bucket-") as folder:
         serve(Path(folder))
 
@@ -61,12 +61,12 @@ def give_up(reason: str) -> NoReturn:
 
 
 def tell(line: str) -> None:
-    with suppress(BrokenPipeError):  # nobody is left to hear it
+    with suppress(BrokenPipeError):  # the master has ended already
         os.write(sys.stdout.fileno(), f"{line}\n".encode())
 
 
 def leave(signum: int, frame: FrameType | None) -> None:
-    """Clean up on a signal as well, and let no second one interrupt that."""
+    """Clean up on a signal too, and ignore further signals meanwhile."""
     for other in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(other, signal.SIG_IGN)
     sys.exit()

@@ -1,8 +1,8 @@
-"""How gunicorn serves the example: four workers that share one server.
+"""Gunicorn's settings for the example: four workers that share one server.
 
-Unless FLASK_BUCKET_REDIS_URL names a server, an embedded Valkey is started for as long as
-gunicorn's master runs, and the workers find its URL in that variable. EXAMPLE_BIND is the address
-to listen at (127.0.0.1:8000), WEB_CONCURRENCY the number of workers (4).
+If FLASK_BUCKET_REDIS_URL is not set, gunicorn's master starts an embedded Valkey, which runs as
+long as the master. The workers find its URL in that variable. EXAMPLE_BIND is the address to listen
+at (127.0.0.1:8000), and WEB_CONCURRENCY is the number of workers (4).
 """
 # ruff: noqa: N999 (gunicorn's customary name for this file)
 
@@ -22,10 +22,10 @@ REDIS_URL = "FLASK_BUCKET_REDIS_URL"
 wsgi_app = "example_app.wsgi:app"
 bind = os.environ.get("EXAMPLE_BIND") or "127.0.0.1:8000"
 workers = int(os.environ.get("WEB_CONCURRENCY") or 4)
-# Threads, because browsers open connections ahead of need: each would block a worker without.
+# Browsers open connections in advance. Without threads, each of them would block a worker.
 worker_class = "gthread"
 threads = 4
-# gunicornc is not needed here, and its socket would stay behind after a SIGKILL.
+# gunicornc is not needed here, and its socket would remain after a SIGKILL.
 control_socket_disable = True
 
 if workers < 1:
@@ -33,8 +33,8 @@ if workers < 1:
 
 
 def on_starting(server: Any) -> None:
-    """Refuse what cannot work in one line, before there are workers that each complain."""
-    if not server.master_pid and "LISTEN_FDS" not in os.environ:  # else the sockets are handed in
+    """Report a setting that cannot work in one line, before each worker reports it."""
+    if not server.master_pid and "LISTEN_FDS" not in os.environ:  # else they are inherited
         for address in server.cfg.address:
             if isinstance(address, tuple):
                 _refuse_unless_free(*address)
@@ -47,15 +47,15 @@ def on_starting(server: Any) -> None:
 
 
 def when_ready(server: Any) -> None:
-    """Start Valkey, once it is sure that gunicorn itself can serve."""
+    """Start Valkey after gunicorn itself can serve."""
     if os.environ.get(REDIS_URL):
         return
     keeper = subprocess.Popen(
-        # -P: nothing in this folder can pass for a module that it imports.
+        # -P: it imports no modules from this folder.
         [sys.executable, "-P", str(Path(__file__).with_name("embedded_valkey.py"))],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        # Out of the terminal's reach: after a Ctrl-C, workers finish their requests with it.
+        # Ctrl-C in the terminal must not stop it: workers still finish their requests.
         start_new_session=True,
     )
     assert keeper.stdout is not None
@@ -64,20 +64,20 @@ def when_ready(server: Any) -> None:
     if not url.startswith("unix://"):
         sys.exit(url or "The embedded Valkey did not start.")
     server.log.info("Embedded Valkey at: %s", url)
-    # On the arbiter, since a reload (SIGHUP) runs this file anew. Not in the master's
-    # environment: there, a master started by SIGUSR2 would find it and not start its own.
+    # Keep it on the arbiter, because a reload (SIGHUP) runs this file again. Do not keep it in the
+    # master's environment: a master started by SIGUSR2 would find it, and not start its own Valkey.
     server.valkey, server.valkey_url = keeper, url
 
 
 def post_fork(server: Any, worker: Any) -> None:
-    """Hand the URL to a worker, and take away the pipe: the master alone keeps Valkey up."""
+    """Pass the URL to a worker, and close its copy of the pipe: only the master may hold it."""
     if keeper := getattr(server, "valkey", None):
         os.environ[REDIS_URL] = server.valkey_url
         keeper.stdin.close()
 
 
 def on_exit(server: Any) -> None:
-    """Do not end before Valkey has. Without this it would end too, but a moment later."""
+    """Wait until Valkey has ended. Otherwise it would end a moment after the master."""
     if keeper := getattr(server, "valkey", None):
         keeper.stdin.close()
         with suppress(subprocess.TimeoutExpired):
@@ -99,10 +99,10 @@ def _refuse_unless_free(host: str, port: int) -> None:
 
 
 def _refuse_wrong_settings() -> None:
-    """Make the app once, in a process of its own.
+    """Make the app once, in a separate process.
 
-    In the master, the app's modules would be loaded and handed down to all workers: a reload
-    would go on serving the old code.
+    If the master loaded the app's modules, all workers would inherit them, and a reload would serve
+    the old code.
     """
     child = os.fork()
     if child == 0:
@@ -122,7 +122,7 @@ def _settings_are_right() -> bool:
     from flask_bucket import ConfigError
 
     if not os.environ.get(REDIS_URL):
-        os.environ[REDIS_URL] = "unix:///not-started-yet"  # as a worker finds it; never opened
+        os.environ[REDIS_URL] = "unix:///not-started-yet"  # as in a worker; never opened
     try:
         create_app()
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""What the example reads from the environment, beside the FLASK_ variables that Flask reads."""
+"""The example's own environment variables, in addition to those that Flask reads."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class Settings:
 
     #: The limit of /test, from EXAMPLE_CAPACITY (tokens) and EXAMPLE_REFILL_RATE (per second).
     test_limit: Limit
-    #: How many reverse proxies stand in front, from EXAMPLE_TRUSTED_PROXIES. Each appends the
-    #: address it was called from to X-Forwarded-For; whatever stands there beyond that many
-    #: came from the client, and may be a lie.
+    #: How many reverse proxies are in front of the app, from EXAMPLE_TRUSTED_PROXIES. Each of them
+    #: appends the address of its caller to X-Forwarded-For. The client may have forged any
+    #: further entries.
     trusted_proxies: int
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Settings:
-        """Read the settings; a variable that is absent or empty keeps its default.
+        """Read the settings. A variable that is absent or empty keeps its default.
 
-        :raises ConfigError: for a value that cannot be used, with the name of the variable.
+        :raises ConfigError: for an invalid value, with the name of the variable.
         """
         capacity = environment.get("EXAMPLE_CAPACITY") or "10"
         refill_rate = environment.get("EXAMPLE_REFILL_RATE") or "2"
@@ -49,7 +49,7 @@ def _number(text: str) -> Fraction:
 def _proxies(text: str) -> int:
     if not (text.isascii() and text.isdecimal()):
         raise ConfigError(
-            f"EXAMPLE_TRUSTED_PROXIES={text}: expected how many reverse proxies stand in front "
-            "of the app, a whole number such as 1; 0 or nothing for none."
+            f"EXAMPLE_TRUSTED_PROXIES={text}: expected the number of reverse proxies in front of "
+            "the app, a whole number such as 1. Leave it unset or set it to 0 for none."
         )
     return int(text)

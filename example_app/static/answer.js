@@ -1,4 +1,4 @@
-// An answer of the server: what it says about the bucket, and how it is shown.
+// An answer of the server: what it says about the bucket, and how the page shows it.
 
 import { plural } from "./words.js";
 
@@ -36,7 +36,7 @@ export function showAnswer(answer, title, trouble) {
   find("trouble").textContent = trouble;
 }
 
-// HTTP/2 and later send no reason, and some servers send it in capitals.
+// HTTP/2 and later send no reason phrase, and some servers send it in capitals.
 function named(reason, status) {
   return { 200: "OK", 429: "Too Many Requests", 503: "Service Unavailable" }[status] ?? reason;
 }
@@ -55,7 +55,7 @@ function rows([name, value], answer) {
   return [term, text];
 }
 
-// Browsers pass headers on in lower case.
+// Browsers return the names of headers in lower case.
 function spelled(name) {
   return name
     .replace(/(^|-)[a-z]/g, (letter) => letter.toUpperCase())

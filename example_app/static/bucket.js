@@ -1,5 +1,5 @@
-// What the page believes about a client's bucket: refilled here between answers, and corrected by
-// each. Only the server knows; it tells whole tokens, so that a belief within them is left alone.
+// The page's estimate of a client's bucket. It refills here between answers, and each answer
+// corrects it. The server tells only whole tokens, so an estimate with the same whole tokens stays.
 
 const JUST_UNDER_ONE = 0.999;
 
@@ -16,8 +16,8 @@ export class Bucket {
     return Math.min(this.limit.capacity, this.tokens + refilled);
   }
 
-  // An allowed request left so many whole tokens; the part of a token that was there, it left.
-  // Answers to requests that overlap come in any order, and then the least of them is the last.
+  // An allowed request left this many whole tokens, and the same part of a token as before. Answers
+  // to overlapping requests arrive in any order. Then the smallest one is the last.
   allowed(now, remaining, alone) {
     const level = this.level(now);
     if (alone) {
@@ -27,7 +27,7 @@ export class Bucket {
     }
   }
 
-  // A refused request can be afforded after `wait` milliseconds, if that was told.
+  // A refused request can be afforded after `wait` milliseconds; null if the answer does not say.
   refused(now, wait, alone) {
     const exact = wait === null ? JUST_UNDER_ONE : 1 - (wait * this.limit.rate) / 1000;
     this.set(now, alone && wait !== null ? exact : Math.min(this.level(now), exact));
@@ -43,7 +43,7 @@ export class Bucket {
     this.isKnown = false;
   }
 
-  // The seconds until there are so many tokens.
+  // The seconds until the bucket holds this many tokens.
   secondsUntil(tokens, now) {
     return Math.max(0, tokens - this.level(now)) / this.limit.rate;
   }

@@ -1,4 +1,4 @@
-// Bars of the last minute, one a second: allowed requests rise, refused ones hang below.
+// Bars for the last minute, one per second: allowed requests above the line, refused ones below.
 
 const SECONDS = 60;
 const LEAST_TOP = 4; // requests a second at the end of the scale
@@ -30,7 +30,7 @@ export class History {
   }
 }
 
-// The end of a scale on which so many requests a second fit: 4, 5, 10, 15, 20, ...
+// The end of a scale that fits this many requests a second: 4, 5, 10, 15, 20, ...
 export function topFor(highest) {
   return highest <= LEAST_TOP ? LEAST_TOP : Math.ceil(highest / 5) * 5;
 }

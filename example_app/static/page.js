@@ -1,22 +1,22 @@
-// The page: what the buttons do, and what the answers change.
+// The page: what the buttons do, and what the answers change on it.
 
 import { Bucket } from "./bucket.js";
 import { answerOf, showAnswer } from "./answer.js";
 import { History, drawLane, topFor } from "./chart.js";
 import { duration, pace, plural } from "./words.js";
 
-const STEP = 250; // milliseconds between changes for those who prefer little motion
-const EASING = 70; // milliseconds in which most of a change is shown
+const STEP = 250; // milliseconds between changes, if the user prefers little motion
+const EASING = 70; // milliseconds in which most of a change becomes visible
 const NO_HEADERS = "no rate headers: the limiter is failing open";
-const AWAY = "no answer: the server is away";
+const AWAY = "no answer from the server";
 
 const $ = (selector) => document.querySelector(selector);
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 const limit = limitOf(document);
 const clients = new Map(["a", "b"].map((name) => [name, makeClient(name)]));
-const batches = new Map(); // by number: what came back so far of the requests of one press
+const batches = new Map(); // by number: the answers so far to the requests of one press
 const sender = new Worker(document.body.dataset.sender);
-let trouble = ""; // why buckets cannot be known, if they cannot
+let trouble = ""; // why the levels cannot be known now, if so
 
 // Clients
 
@@ -30,7 +30,7 @@ function makeClient(name) {
     title: `Client ${name.toUpperCase()}`,
     bucket: new Bucket(limit),
     history: new History(),
-    shown: limit.capacity, // the level on the screen, which follows the bucket's
+    shown: null, // the level on the screen, which follows the bucket's; null: none is shown
     isStreaming: false,
     rate: 4,
     streamed: { allowed: 0, refused: 0, other: 0 },
@@ -68,7 +68,7 @@ function toggleStream() {
   const { allowed, refused } = client.streamed;
   if (client.isStreaming) {
     client.streamed = { allowed: 0, refused: 0, other: 0 };
-    say(`${client.title} sends ${pace(client.rate)}.`);
+    say(sending(client));
   } else {
     say(`${client.title} has stopped: ${allowed} allowed, ${refused} refused.`);
   }
@@ -79,6 +79,17 @@ function changeRate() {
   client.rate = Number($("#rate").value);
   if (client.isStreaming) setStream(client, true);
   showControls();
+  say(client.isStreaming ? sending(client) : `A stream will send ${pace(client.rate)}.`);
+}
+
+function changeClient() {
+  const client = chosen();
+  showControls();
+  say(client.isStreaming ? sending(client) : `The buttons send as ${client.title}.`);
+}
+
+function sending({ title, rate }) {
+  return `${title} sends ${pace(rate)}.`;
 }
 
 // Answers
@@ -101,13 +112,13 @@ function learn({ bucket }, answer, now) {
   if (trouble) {
     bucket.forget();
   } else if (answer.capacity !== null && answer.capacity !== limit.capacity) {
-    readLimitAgain(); // the headers tell of another limit than this page does
+    readLimitAgain(); // the limit has changed since the page was loaded
   } else if (answer.verdict === "allowed") {
     bucket.allowed(now, answer.remaining, answer.alone);
   } else {
     bucket.refused(now, answer.wait, answer.alone);
   }
-  if (before === AWAY && !trouble) readLimitAgain(); // it may have been configured anew
+  if (before === AWAY && !trouble) readLimitAgain(); // its configuration may have changed
 }
 
 function troubleOf({ status, verdict, remaining }) {
@@ -169,7 +180,7 @@ function showLimit() {
   for (const { choice } of clients.values()) {
     put(choice.querySelector(".capacity"), String(limit.capacity));
     choice.querySelector(".vessel").setAttribute("aria-valuemax", limit.capacity);
-    // More than twenty marks would be a pattern, and no scale.
+    // More than twenty marks are too dense to count.
     const marks = limit.capacity <= 20 ? limit.capacity : 10;
     choice.querySelector(".marks").style.setProperty("--marks", marks);
   }
@@ -177,7 +188,8 @@ function showLimit() {
 
 function showControls() {
   const client = chosen();
-  $("#stream").setAttribute("aria-pressed", client.isStreaming);
+  put($("#stream"), client.isStreaming ? "Stop" : "Stream");
+  $("#stream").classList.toggle("streaming", client.isStreaming);
   $("#rate").value = client.rate;
   $("#rate").setAttribute("aria-valuetext", pace(client.rate));
   put($("#rate-text"), pace(client.rate));
@@ -186,22 +198,27 @@ function showControls() {
 function showBucket(client, now, elapsed) {
   const { bucket, choice } = client;
   const level = bucket.level(now);
-  const part = calm.matches ? 1 : 1 - Math.exp(-elapsed / EASING);
-  client.shown += (level - client.shown) * part;
-  if (Math.abs(level - client.shown) < 0.005) client.shown = level;
+  const isKnown = bucket.isKnown && !trouble;
+  client.shown = isKnown ? eased(client.shown ?? level, level, elapsed) : null;
 
-  // Down to tenths, so that the screen never shows a token before it is there.
-  const tenths = Math.floor(client.shown * 10 + 1e-6);
-  choice.style.setProperty("--filled", (client.shown / limit.capacity).toFixed(4));
-  choice.classList.toggle("unknown", Boolean(trouble));
-  choice.classList.toggle("refusing", bucket.isKnown && level < 1);
-  put(choice.querySelector(".whole"), trouble ? "?" : String(Math.floor(tenths / 10)));
-  put(choice.querySelector(".part"), trouble ? "" : `.${tenths % 10}`);
+  // Round down to tenths, so that the screen never shows a token before it is there.
+  const tenths = Math.floor((client.shown ?? 0) * 10 + 1e-6);
+  choice.style.setProperty("--filled", ((client.shown ?? 0) / limit.capacity).toFixed(4));
+  choice.classList.toggle("unknown", !isKnown);
+  choice.classList.toggle("refusing", isKnown && level < 1);
+  put(choice.querySelector(".whole"), isKnown ? String(Math.floor(tenths / 10)) : "?");
+  put(choice.querySelector(".part"), isKnown ? `.${tenths % 10}` : "");
   put(choice.querySelector(".note"), noteOf(client, level, now));
   const vessel = choice.querySelector(".vessel");
-  const whole = Math.floor(level);
+  const whole = isKnown ? Math.floor(level) : 0;
   attribute(vessel, "aria-valuenow", whole);
-  attribute(vessel, "aria-valuetext", trouble ? "unknown" : `${whole} of ${limit.capacity}`);
+  attribute(vessel, "aria-valuetext", isKnown ? `${whole} of ${limit.capacity}` : "unknown");
+}
+
+function eased(shown, level, elapsed) {
+  const part = calm.matches ? 1 : 1 - Math.exp(-elapsed / EASING);
+  const next = shown + (level - shown) * part;
+  return Math.abs(level - next) < 0.005 ? level : next;
 }
 
 function noteOf({ bucket, isStreaming, rate }, level, now) {
@@ -211,13 +228,13 @@ function noteOf({ bucket, isStreaming, rate }, level, now) {
 
 function stateOf(bucket, level, now) {
   if (trouble) return "level unknown";
-  if (!bucket.isKnown) return "not asked yet";
+  if (!bucket.isKnown) return "unknown until the first answer";
   if (level >= limit.capacity) return "full";
   if (level < 1) return `a token in ${duration(bucket.secondsUntil(1, now))}`;
   return `full in ${duration(bucket.secondsUntil(limit.capacity, now))}`;
 }
 
-let top = topFor(0); // the scale on the screen, of both lanes
+let top = topFor(0); // the end of the scale on the screen, for both lanes
 
 function showChart(now, elapsed) {
   const highest = Math.max(...[...clients.values()].map(({ history }) => history.highest));
@@ -257,7 +274,7 @@ for (const button of document.querySelectorAll("button[data-requests]")) {
 }
 $("#stream").addEventListener("click", toggleStream);
 $("#rate").addEventListener("input", changeRate);
-$(".choices").addEventListener("change", showControls);
+$(".choices").addEventListener("change", changeClient);
 showLimit();
 showControls();
 frame();

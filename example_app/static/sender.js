@@ -1,14 +1,14 @@
-// Sends the requests, in a worker for two reasons. Its timers keep their pace while the page is
-// in the background. And a browser logs each 429 that a page is sent as an error; here a refusal
+// Sends the requests, in a worker for two reasons. Its timers keep their pace while the page is in
+// the background. And a browser logs each 429 that a page receives as an error, but a refusal here
 // is an answer like any other.
 
 "use strict";
 
-const PATIENCE = 10_000; // milliseconds, until a request counts as not answered
-const MOST_IN_FLIGHT = 6; // of a stream: a server that hangs is not sent ever more
+const PATIENCE = 10_000; // milliseconds until a request counts as unanswered
+const MOST_IN_FLIGHT = 6; // per stream, so that a server that hangs is not flooded
 
 let endpoint = "";
-const clients = new Map(); // by name: how many requests were sent and are in flight, and a timer
+const clients = new Map(); // by name: the number of requests sent and in flight, and a timer
 
 onmessage = ({ data }) => {
   if (data.kind === "setup") endpoint = data.endpoint;

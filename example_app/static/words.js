@@ -1,4 +1,4 @@
-// Numbers as people say them.
+// Numbers in words.
 
 const UNITS = [
   ["second", 1],
@@ -7,7 +7,7 @@ const UNITS = [
   ["day", 86_400],
 ];
 
-// 0.5 s, 12 s, 3 minutes, 11 days; never 0.0 s for what is still to come
+// 0.5 s, 12 s, 3 minutes, 11 days; never 0.0 s for a time that is not over
 export function duration(seconds) {
   if (seconds < 10) return `${(Math.ceil(seconds * 10) / 10).toFixed(1)} s`;
   if (seconds < 120) return `${Math.round(seconds)} s`;

@@ -12,7 +12,7 @@ from .page import Page, browser
 
 
 def play(page: Page) -> None:
-    """Let one client send more than it may, while another does as it should."""
+    """Let one client send more than its limit allows, and the other one less."""
     page.press("stream")
     eventually(lambda: page.counts("a")[1] > 15)
     page.choose("b")

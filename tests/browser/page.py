@@ -1,4 +1,4 @@
-"""The example's page in a browser, in the words of one who looks at it."""
+"""The example's page in a browser, in the words of a person who looks at it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OPTIONS = (
 
 
 def chromium() -> tuple[str, str] | None:
-    """Return the system's Chromium and its driver, or None unless there are both."""
+    """Return the system's Chromium and its driver; None if either is missing."""
     binary = shutil.which("chromium") or shutil.which("chromium-browser")
     driver = shutil.which("chromedriver")
     return (binary, driver) if binary and driver else None
@@ -40,7 +40,7 @@ def chromium() -> tuple[str, str] | None:
 
 @contextmanager
 def browser() -> Iterator[WebDriver]:
-    """Run Chromium with a profile of its own, which is removed afterwards."""
+    """Run Chromium with its own profile, which is removed afterwards."""
     found = chromium()
     assert found, "Chromium and chromedriver are needed."
     binary, driver = found
@@ -67,7 +67,7 @@ class Page:
 
     def open(self, port: int) -> None:
         self.driver.get(f"http://127.0.0.1:{port}/")
-        eventually(lambda: self.text("#refill"))  # written by the script, when all is set up
+        eventually(lambda: self.text("#refill"))  # the script writes it last
 
     def look(
         self,
@@ -78,7 +78,7 @@ class Page:
         scheme: str = "light",
         motion: bool = True,
     ) -> None:
-        """Set the size of the window in CSS pixels, and what its user prefers."""
+        """Set the size of the window in CSS pixels, and the user's preferences."""
         size = {"width": width, "height": height, "deviceScaleFactor": scale}
         self._tell("Emulation.setDeviceMetricsOverride", {**size, "mobile": width < 600})
         preferences = {
@@ -97,7 +97,7 @@ class Page:
         answer: dict[str, Any] = self.driver.execute_cdp_cmd(command, parameters)
         return answer
 
-    # What is done
+    # Actions
 
     def choose(self, client: str) -> None:
         self.find(f"label[for=client-{client}]").click()
@@ -106,7 +106,7 @@ class Page:
         self.find(f"#{button}").click()
 
     def type(self, key: str, *, shift: bool = False) -> None:
-        """Press a key, wherever the focus is."""
+        """Press a key on the element that has the focus."""
         actions = ActionChains(self.driver)
         if shift:
             actions.key_down(Keys.SHIFT).send_keys(key).key_up(Keys.SHIFT)
@@ -114,7 +114,7 @@ class Page:
             actions.send_keys(key)
         actions.perform()
 
-    # What is seen
+    # What the page shows
 
     def find(self, selector: str) -> WebElement:
         return self.driver.find_element("css selector", selector)
@@ -122,9 +122,16 @@ class Page:
     def text(self, selector: str) -> str:
         return str(self.run("return document.querySelector(arguments[0]).textContent", selector))
 
-    def level(self, client: str) -> int:
-        """The whole tokens that the client's bucket shows."""
-        return int(self.text(f".choice[data-client={client}] .whole"))
+    def level(self, client: str) -> int | None:
+        """The whole tokens that the client's bucket shows; None if it shows that it is unknown."""
+        shown = self.text(f".choice[data-client={client}] .whole")
+        return None if shown == "?" else int(shown)
+
+    def fill(self, client: str) -> float:
+        """How much of the client's vessel is filled: 0 to 1."""
+        choice = f".choice[data-client={client}]"
+        script = "return document.querySelector(arguments[0]).style.getPropertyValue('--filled')"
+        return float(self.run(script, choice))
 
     def note(self, client: str) -> str:
         return self.text(f".choice[data-client={client}] .note")
@@ -136,12 +143,12 @@ class Page:
 
     @property
     def status(self) -> str:
-        """What a screen reader is told."""
+        """The status line, which a screen reader reads aloud."""
         return self.text("#status")
 
     @property
     def trouble(self) -> str:
-        """What is wrong, as far as that is shown."""
+        """The trouble that the page shows."""
         return self.find("#trouble").text
 
     @property
@@ -154,16 +161,16 @@ class Page:
 
     @property
     def is_streaming(self) -> bool:
-        return self.find("#stream").get_attribute("aria-pressed") == "true"
+        return self.text("#stream") == "Stop"
 
     @property
     def focus(self) -> str:
-        """The id of what has the focus."""
+        """The id of the element that has the focus."""
         return str(self.run("return document.activeElement.id"))
 
     @property
     def log(self) -> list[dict[str, Any]]:
-        """What the browser has logged since this was last asked."""
+        """What the browser has logged since the last call."""
         entries: list[dict[str, Any]] = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
         return entries
 
