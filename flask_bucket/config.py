@@ -11,6 +11,7 @@ from typing import Annotated, Any, get_type_hints
 
 from .errors import ConfigError
 from .headers import STYLES
+from .masking import masked
 
 PREFIX = "BUCKET_"
 POLICIES = ("allow", "deny", "local")
@@ -20,13 +21,14 @@ FORMATS = ("json", "problem")
 OWN_OPTIONS = {
     "url": "BUCKET_REDIS_URL",
     "timeout": "BUCKET_TIMEOUT",
+    "connect_timeout": "BUCKET_CONNECT_TIMEOUT",
     "max_connections": "BUCKET_MAX_CONNECTIONS",
     "key_prefix": "BUCKET_KEY_PREFIX",
 }
 
 
 def _refuse(key: str, value: object, expected: str) -> ConfigError:
-    return ConfigError(f"{key} is {value!r}; expected {expected}.")
+    return ConfigError(f"{key} is {masked(key, value)!r}; expected {expected}.")
 
 
 def _switch(key: str, value: object) -> bool:
@@ -121,13 +123,13 @@ class Config:
     #: False: no hook does anything, and no connection is made.
     enabled: Annotated[bool, _switch] = True
     #: Where the buckets are; in this process when unset.
-    redis_url: Annotated[str | None, _text] = None
+    redis_url: Annotated[str | None, _text] = field(default=None, repr=False)
     #: Further arguments for redis-py's connections.
-    redis_options: Annotated[Mapping[str, Any], _options] = field(default_factory=dict)
+    redis_options: Annotated[Mapping[str, Any], _options] = field(default_factory=dict, repr=False)
     #: What every key begins with.
     key_prefix: Annotated[str, _prefix] = "bucket"
     #: If set, clients are stored only as digests keyed with it.
-    key_secret: Annotated[str | None, _text] = None
+    key_secret: Annotated[str | None, _text] = field(default=None, repr=False)
     #: Limits for each endpoint that has none of its own.
     default_limits: Annotated[Any, _any] = None
     #: Limits for the application as a whole.
@@ -136,8 +138,10 @@ class Config:
     exempt_methods: Annotated[tuple[str, ...], _methods] = ("OPTIONS",)
     #: Leading bits of an IPv6 address that make a client.
     ipv6_prefix: Annotated[int, _whole(1, 128, "bits")] = 64
-    #: Seconds to connect, and to wait for each reply.
+    #: Seconds that a call to Redis may take, in all.
     timeout: Annotated[float, _number(0, 3600, "seconds")] = 0.1
+    #: Seconds that making a connection may take, beside requests.
+    connect_timeout: Annotated[float, _number(0, 3600, "seconds")] = 2.0
     #: Connections in each process.
     max_connections: Annotated[int, _whole(1, 100_000, "connections")] = 50
     #: What happens to requests while Redis is out of reach: allow, deny, local.

@@ -126,7 +126,8 @@ class Limiter:
         BUCKET_APPLICATION_LIMITS ()               limits over the whole application
         BUCKET_EXEMPT_METHODS     ("OPTIONS",)     free of all limits but those on views
         BUCKET_IPV6_PREFIX        64               leading bits of an IPv6 address in a client
-        BUCKET_TIMEOUT            0.1              seconds to connect, and for each reply
+        BUCKET_TIMEOUT            0.1              seconds that a call to Redis may take, in all
+        BUCKET_CONNECT_TIMEOUT    2.0              seconds to make a connection, beside requests
         BUCKET_MAX_CONNECTIONS    50               in each process
         BUCKET_ON_ERROR           "allow"          during an outage: allow, deny, local
         BUCKET_RECOVERY_INTERVAL  1.0              seconds between tries during an outage
@@ -341,7 +342,8 @@ class Limiter:
     def health(self) -> Health:
         """Return how the store does, for a health endpoint: no call is made for it.
 
-        Its ``state`` is ``"ok"``, ``"degraded"`` (BUCKET_ON_ERROR decides) or ``"recovering"``.
+        Its ``state`` is ``"ok"``, ``"connecting"`` (a connection is being made), ``"degraded"``
+        (BUCKET_ON_ERROR decides) or ``"recovering"``.
         A degraded limiter is no reason to restart the application: it goes on by itself.
         """
         return health_of(current_enforcer(self.name).store)

@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Literal
 
+from .. import forks
+
 
 @dataclass(frozen=True, slots=True)
 class Health:
     """How a store does, as far as its last calls tell."""
 
-    #: ``"ok"``; ``"degraded"``: the outage policy decides; ``"recovering"``: the store answers
+    #: ``"ok"``; ``"connecting"``: the outage policy decides while a connection is made, and nothing
+    #: has failed; ``"degraded"``: the outage policy decides; ``"recovering"``: the store answers
     #: again, but no write has proved it well yet.
-    state: Literal["ok", "degraded", "recovering"] = "ok"
+    state: Literal["ok", "connecting", "degraded", "recovering"] = "ok"
     #: Unix time at which the outage began.
     since: float | None = None
     #: The error that began it, in the words of the client library.
@@ -40,12 +43,19 @@ class Breaker:
     def __init__(self, interval: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.interval = interval
         self._clock = clock
-        self._lock = Lock()
+        self.after_fork()
+        forks.watch(self)
         self._next_try: float | None = None
         #: The Unix time and the reason of the outage.
         self._outage: tuple[float, str] | None = None
         #: Counts the changes, so that a call that began before a change cannot make another.
         self._changes = 0
+        #: Whether the last call came too early, while a connection was made.
+        self.is_connecting = False
+
+    def after_fork(self) -> None:
+        """Go on in a child with a lock of its own."""
+        self._lock = Lock()
 
     @property
     def is_open(self) -> bool:
@@ -54,8 +64,8 @@ class Breaker:
 
     @property
     def doubts(self) -> bool:
-        """Whether there is an outage that a successful call may end."""
-        return self._outage is not None
+        """Whether a successful call may change anything."""
+        return self._outage is not None or self.is_connecting
 
     def seconds_to_next_try(self) -> float:
         """Return the seconds until the store is tried again; 0.0 while it is well."""
@@ -66,7 +76,7 @@ class Breaker:
         """Return what the last calls told, without a call."""
         with self._lock:
             if self._outage is None:
-                return Health()
+                return Health("connecting" if self.is_connecting else "ok")
             state: Literal["degraded", "recovering"] = "degraded" if self.is_open else "recovering"
             return Health(state, *self._outage, self.seconds_to_next_try())
 
@@ -84,6 +94,7 @@ class Breaker:
 
     def succeeded(self, ticket: int, *, wrote: bool = True) -> bool:
         """Note that a call was answered; return whether that ends an outage."""
+        self.is_connecting = False
         if self._outage is None:
             return False
         with self._lock:
@@ -98,6 +109,7 @@ class Breaker:
 
     def failed(self, ticket: int, reason: str) -> bool:
         """Note that a call failed; return whether that begins an outage."""
+        self.is_connecting = False
         with self._lock:
             if ticket != self._changes:
                 return False

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 
-from .. import bucket
+from .. import bucket, forks
 from ..bucket import State
 from ..decisions import Charge, Decision, no_negative_cost
 from ..keys import KeyParts
@@ -42,6 +42,7 @@ class MemoryStore:
         #: be queued twice.
         self._queued: set[str] = set()
         self._lock = Lock()
+        forks.watch(self)
 
     def take(
         self,
@@ -84,6 +85,11 @@ class MemoryStore:
             self._expires.clear()
             self._queue.clear()
             self._queued.clear()
+
+    def after_fork(self) -> None:
+        """Begin empty: a lock may be held, or a change half made, by a thread of the parent."""
+        self._lock = Lock()
+        self.close()
 
     def __len__(self) -> int:
         return len(self._states)

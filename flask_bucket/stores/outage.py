@@ -12,7 +12,7 @@ from math import ceil
 from typing import Literal, TypeVar
 
 from ..decisions import Charge, Decision
-from ..errors import BucketUnreadable, ConfigError, StoreUnavailable
+from ..errors import BucketUnreadable, ConfigError, Connecting, StoreUnavailable
 from ..limits import EXACT, Limit
 from .base import Store, WrappingStore, layers
 from .breaker import Breaker, Health
@@ -100,7 +100,7 @@ class OutageStore(WrappingStore):
 
     def health(self) -> Health:
         """Return how the store does, without a call; of several servers, the worst."""
-        ranks = ("ok", "recovering", "degraded")
+        ranks = ("ok", "connecting", "recovering", "degraded")
         found = [breaker.health() for breaker in tuple(self._breakers.values())]
         return max(found, key=lambda health: ranks.index(health.state))
 
@@ -126,6 +126,9 @@ class OutageStore(WrappingStore):
         except BucketUnreadable as error:
             self._log_unreadable(error)
             self._end(breaker.succeeded(ticket, wrote=False))
+            return None
+        except Connecting:
+            breaker.is_connecting = True  # nothing has failed, so the next request asks again
             return None
         except StoreUnavailable as error:
             if breaker.failed(ticket, str(error)):

@@ -9,6 +9,7 @@ from threading import Lock
 
 from cachetools import LRUCache
 
+from .. import forks
 from ..decisions import Charge, Decision, Outcome
 from ..limits import SECOND
 from .base import Store, WrappingStore
@@ -75,8 +76,14 @@ class RefusalStore(WrappingStore):
         self, store: Store, entries: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
         super().__init__(store)
-        self._refusals: LRUCache[str, RememberedRefusal] = LRUCache(entries)
+        self._entries = entries
         self._clock = clock
+        self.after_fork()
+        forks.watch(self)
+
+    def after_fork(self) -> None:
+        """Begin with nothing remembered, and a lock of this process's own."""
+        self._refusals: LRUCache[str, RememberedRefusal] = LRUCache(self._entries)
         self._lock = Lock()
         #: Counts the times that tokens were given back. A refusal that was decided before the
         #: latest of them is not remembered after it.

@@ -50,6 +50,7 @@ def _kept_in(config: Config, given: object, key_prefix: str) -> Store:
         return RedisStore.from_url(
             given,
             timeout=config.timeout,
+            connect_timeout=config.connect_timeout,
             max_connections=config.max_connections,
             key_prefix=key_prefix,
             **config.redis_options,

@@ -36,6 +36,7 @@ def test_the_keys_and_defaults_are_those_of_the_documentation() -> None:
         "BUCKET_EXEMPT_METHODS": ("OPTIONS",),
         "BUCKET_IPV6_PREFIX": 64,
         "BUCKET_TIMEOUT": 0.1,
+        "BUCKET_CONNECT_TIMEOUT": 2.0,
         "BUCKET_MAX_CONNECTIONS": 50,
         "BUCKET_ON_ERROR": "allow",
         "BUCKET_RECOVERY_INTERVAL": 1.0,

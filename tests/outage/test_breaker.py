@@ -13,7 +13,7 @@ import pytest
 
 from flask_bucket import store_recovered, store_unavailable
 from flask_bucket.decisions import Charge, Decision
-from flask_bucket.errors import BucketUnreadable, StoreUnavailable
+from flask_bucket.errors import BucketUnreadable, Connecting, StoreUnavailable
 from flask_bucket.limits import Limit
 from flask_bucket.stores.breaker import Breaker, Health
 from flask_bucket.stores.memory import MemoryStore
@@ -491,3 +491,38 @@ def test_signals_are_sent_once_an_outage(own_server: Server) -> None:
     assert len(sent) == 2
     assert sent[1] == "recovered"
     service.close()
+
+
+def test_a_connection_in_the_making_is_no_outage(caplog: pytest.LogCaptureFixture) -> None:
+    fickle = Fickle()
+    store = OutageStore(fickle, "deny")
+    fickle.error = Connecting("a connection has been in the making for 0.1 s")
+    assert not store.take([CHARGE])
+    assert not store.take([CHARGE])
+    assert fickle.asked == 2, "each request asks again"
+    assert store.health() == Health("connecting")
+    fickle.error = None
+    assert store.take([CHARGE])
+    assert store.health() == Health("ok")
+    assert caplog.records == []
+
+
+def test_a_connection_that_fails_in_the_end_is_an_outage() -> None:
+    fickle = Fickle()
+    store = OutageStore(fickle)
+    fickle.error = Connecting("soon")
+    store.take([CHARGE])
+    fickle.error = StoreUnavailable("refused")
+    assert store.take([CHARGE]).degraded
+    assert store.health().state == "degraded"
+
+
+def test_a_connection_in_the_making_ends_no_outage() -> None:
+    clock, fickle = Clock(), Fickle()
+    store = OutageStore(fickle, clock=clock)
+    fickle.error = StoreUnavailable("gone")
+    store.take([CHARGE])
+    fickle.error = Connecting("soon")
+    clock.now += 1
+    assert store.take([CHARGE]).degraded
+    assert store.health().state == "degraded"
