@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from ..config import Config
@@ -23,11 +24,14 @@ def stacked(
 ) -> Store:
     """Make the store that the settings ask for, with those that wrap it.
 
-    :param given: a URL, a client of redis-py or a store; None keeps buckets in this process. The
-        setting BUCKET_REDIS_URL wins over it.
+    :param given: a URL, a client of redis-py or a store. The setting BUCKET_REDIS_URL wins over
+        it. If there is neither, the variable FLASK_BUCKET_REDIS_URL names the server, and
+        without that the buckets are kept in this process.
     :raises ConfigError: if it is none of these.
     """
     given = given if config.redis_url is None else config.redis_url
+    if given is None:
+        given = os.environ.get("FLASK_BUCKET_REDIS_URL") or None
     if given is None or given == "memory://":
         return MemoryStore()
     if isinstance(given, MemoryStore):
