@@ -38,7 +38,7 @@ def test_each_kind_of_server_in_the_table_can_be_named(url: str) -> None:
 @pytest.fixture
 def limited_user(valkey: Server) -> Iterator[str]:
     """The URL of a user with the rights that the page gives."""
-    (block,) = blocks(DEPLOYMENT, "text")
+    (block,) = (b for b in blocks(DEPLOYMENT, "text") if b.text.startswith("ACL"))
     with valkey.client() as client:
         client.execute_command(*shlex.split(block.text))
         yield valkey.url.replace("redis://", "redis://bucket:secret@")
