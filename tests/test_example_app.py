@@ -1,4 +1,4 @@
-"""The example app, alone with a clock that the test moves, and served by gunicorn as users do."""
+"""The example app: alone, with a clock that the test moves, and served by gunicorn."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from tests.servers import Server
 ROOT = Path(__file__).parent.parent
 GUNICORN = (sys.executable, "-m", "gunicorn", "-c", "example_app/gunicorn.conf.py")
 APP = "example_app.wsgi:app"
-#: Seconds that anything may take on a busy machine before it counts as never.
+#: Seconds to wait on a busy machine before a test gives up.
 PATIENCE = 30.0
-#: Tokens a second: none comes back during a test.
+#: Tokens a second, so few that none comes back during a test.
 HARDLY_ANY = "0.000001"
 
 T = TypeVar("T")
 
 
 def clean_environment(**variables: str) -> dict[str, str]:
-    """The environment without what would configure the example, and with `variables`."""
+    """The environment without variables that configure the example, plus `variables`."""
     ours = re.compile("(FLASK|EXAMPLE|GUNICORN)_|WEB_CONCURRENCY|LISTEN_")
     kept = {name: value for name, value in os.environ.items() if not ours.match(name)}
     return {**kept, **variables}
@@ -74,10 +74,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def configure(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Callable[..., FlaskClient]:
-    """Make the app with environment variables, and a client of it."""
+    """Make the app with environment variables, and return a client for it."""
     for name in set(os.environ) - set(clean_environment()):
         monkeypatch.delenv(name)
-    # Refusals are remembered by another clock, which the test does not move.
+    # The refusal cache has another clock, which the test does not move.
     monkeypatch.setenv("FLASK_BUCKET_REFUSAL_CACHE", "0")
 
     def configured(**variables: str) -> FlaskClient:
@@ -227,7 +227,7 @@ def test_an_empty_setting_is_the_default() -> None:
 
 
 def drain(client: FlaskClient, path: str, requests: int) -> None:
-    """Send so many requests that are allowed, and one that is refused."""
+    """Send this number of requests, which must be allowed, and one that must be refused."""
     assert [client.get(path).status_code for _ in range(requests)] == [200] * requests
     assert client.get(path).status_code == 429
 
@@ -255,7 +255,7 @@ class Response:
 
 
 class Example:
-    """The example under gunicorn, with a temporary folder of its own."""
+    """The example under gunicorn, with its own temporary folder."""
 
     def __init__(self, folder: Path, **variables: str) -> None:
         self.folder = folder
@@ -288,7 +288,7 @@ class Example:
             self.log.extend(iter(self.process.stderr.readline, ""))
 
     def logged(self, pattern: str) -> str:
-        """Wait for a line of the log, and return what the pattern's group matches."""
+        """Wait for a line of the log, and return the match of the pattern's group."""
 
         def search() -> re.Match[str] | None:
             assert self.process.poll() is None, "".join(self.log)
@@ -297,7 +297,7 @@ class Example:
         return eventually(search)[1]
 
     def get(self, path: str, forwarded_for: str | None = None) -> Response:
-        """Send a request on a connection of its own."""
+        """Send a request on a new connection."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         try:
             headers = {"X-Forwarded-For": forwarded_for} if forwarded_for else {}
@@ -312,14 +312,14 @@ class Example:
             return list(pool.map(lambda _: self.get(path, client), range(requests)))
 
     def workers(self, number: int, other_than: frozenset[int] = frozenset()) -> frozenset[int]:
-        """Wait until so many workers have answered, none of them among the others."""
+        """Wait until this number of workers has answered, and none of `other_than`."""
         seen: set[int] = set()
 
         def answered() -> frozenset[int] | None:
             try:
                 now = {response.worker for response in self.get_at_once(8, "/healthz")}
             except (OSError, http.client.HTTPException):
-                return None  # a worker that was just ending
+                return None  # a worker was just ending
             seen.update(now)
             found = frozenset(seen - other_than)
             return found if len(found) >= number and not now & other_than else None
@@ -351,7 +351,7 @@ class Example:
 
 
 def eventually(found: Callable[[], T | None]) -> T:
-    """Return what `found` returns, once that is true; fail if it never is."""
+    """Return the first true result of `found`. Fail if it never returns one."""
     deadline = time.monotonic() + PATIENCE
     while not (result := found()):
         assert time.monotonic() < deadline, f"{found} never came true"
@@ -372,7 +372,7 @@ def served(**variables: str) -> Iterator[Example]:
 
 @pytest.fixture(scope="module")
 def example() -> Iterator[Example]:
-    """The example as it is, but that no token comes back during a test."""
+    """The example, with a refill so slow that no token comes back during a test."""
     with served(EXAMPLE_REFILL_RATE=HARDLY_ANY) as example:
         example.workers(4)
         yield example
@@ -396,7 +396,7 @@ def test_eleven_requests_empty_one_bucket_whichever_workers_answer(example: Exam
     assert refused.headers["Retry-After"] == "1000000"
     assert refused.body["error"] == "Too Many Requests"
     assert 999_000_000 < refused.body["retryAfterMs"] <= 1_000_000_000
-    # and no client gets out of that with a header that nobody vouches for
+    # A forged header does not help the client.
     assert example.get("/test", forwarded_for="192.0.2.1").status == 429
 
 
@@ -471,7 +471,7 @@ def test_however_the_master_ends_it_leaves_nothing(signum: signal.Signals) -> No
             assert example.process.wait(PATIENCE) == -signal.SIGKILL
         else:
             assert example.process.wait(PATIENCE) == 0
-            assert not any(example.folder.iterdir())  # cleaned up before, not soon after
+            assert not any(example.folder.iterdir())  # removed before the master ended
         eventually(example.is_gone)
         with pytest.raises(redis.ConnectionError):
             valkey.ping()
@@ -516,7 +516,7 @@ def test_a_valkey_that_does_not_start_is_one_line_and_no_start() -> None:
 
 
 def refusal_to_start(**variables: str) -> str:
-    """Start the example, which must fail; return the only line that is not gunicorn's chatter."""
+    """Start the example, which must fail. Return the only line that is not gunicorn's own."""
     ended = subprocess.run(
         [*GUNICORN, APP],
         cwd=ROOT,

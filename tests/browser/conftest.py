@@ -31,7 +31,7 @@ def driver() -> Iterator[WebDriver]:
 
 @pytest.fixture
 def page(driver: WebDriver) -> Iterator[Page]:
-    """The page, not yet open; afterwards the browser must have found nothing to log."""
+    """The page, not yet open. At the end, the browser's log must be empty."""
     from .page import Page
 
     page = Page(driver)
@@ -43,7 +43,7 @@ def page(driver: WebDriver) -> Iterator[Page]:
 
 @pytest.fixture(scope="session")
 def slow_example(driver: WebDriver) -> Iterator[Example]:
-    """The example, but that no token comes back during a test."""
+    """The example, with a refill so slow that no token comes back during a test."""
     with served(
         WEB_CONCURRENCY="2", EXAMPLE_REFILL_RATE=HARDLY_ANY, FLASK_BUCKET_REFUSAL_CACHE="0"
     ) as example:
@@ -52,7 +52,7 @@ def slow_example(driver: WebDriver) -> Iterator[Example]:
 
 @pytest.fixture(scope="session")
 def fast_example(driver: WebDriver) -> Iterator[Example]:
-    """The example, but that an empty bucket is full again in two and a half seconds."""
+    """The example, with a refill that fills an empty bucket in two and a half seconds."""
     with served(
         WEB_CONCURRENCY="2", EXAMPLE_REFILL_RATE="4", FLASK_BUCKET_REFUSAL_CACHE="0"
     ) as example:
@@ -72,7 +72,7 @@ def fast_page(page: Page, fast_example: Example) -> Page:
 
 
 def with_full_buckets(page: Page, example: Example) -> Page:
-    """Empty the store, which the refusals that workers remember would hide for a second."""
+    """Empty the store. The refusal cache is off, or it would hide that for a second."""
     with example.valkey() as valkey:
         valkey.flushall()
     page.open(example.port)

@@ -14,11 +14,11 @@ from tests.test_example_app import Example, eventually, served
 if TYPE_CHECKING:
     from .page import Page
 
-#: As selenium.webdriver.common.keys spells them, which may not be there to be imported.
+#: The keys of selenium.webdriver.common.keys, which may not be installed.
 TAB, ENTER, SPACE, RIGHT = "\ue004", "\ue007", " ", "\ue014"
 PHONE = 320
 
-#: The lowest contrast of a text with what is behind it, as WCAG 2 reckons it, and that text.
+#: The lowest contrast of a text with its background by WCAG 2, and that text.
 LOWEST_CONTRAST = """
 const luminance = (rgb) => rgb
   .map((c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4))
@@ -155,7 +155,7 @@ def test_a_stream_starts_changes_its_rate_and_stops(fast_page: Page) -> None:
     fast_page.press("stream")
     assert not fast_page.is_streaming
     assert fast_page.status.startswith("Client A has stopped: ")
-    # Nothing more is taken: only then does the bucket fill.
+    # The bucket fills only if no more tokens are taken.
     eventually(lambda: fast_page.note("a") == "full")
 
 
@@ -190,7 +190,7 @@ def test_the_keyboard_alone_can_do_everything(slow_page: Page) -> None:
 
 
 def expect_visible_focus(page: Page, element: str) -> None:
-    """The focus is there, with an outline around it or, of a radio button, its label."""
+    """Check that an element has the focus, and that it or its label has an outline."""
     assert page.focus == element
     assert (
         page.run("""
@@ -211,7 +211,7 @@ def test_it_fits_and_can_be_read(slow_page: Page, scheme: str, width: int, tmp_p
     scrolled, shown = slow_page.run(
         "const page = document.documentElement; return [page.scrollWidth, page.clientWidth]"
     )
-    assert scrolled == shown  # nothing hangs out to the side
+    assert scrolled == shown  # the page does not scroll sideways
     contrast, text = slow_page.run(LOWEST_CONTRAST)
     assert contrast >= 4.5, text
 
@@ -240,7 +240,7 @@ def test_an_outage_is_told_and_so_is_its_end(page: Page, own_server: Server) -> 
 
 def test_a_server_that_was_away_is_found_again_with_what_it_has_become(page: Page) -> None:
     same = {
-        # To stop, it would wait for the connections that the browser keeps.
+        # Without this, a stop would wait for the browser's connections.
         "GUNICORN_CMD_ARGS": f"--bind 127.0.0.1:{free_port()} --keep-alive 0",
         "WEB_CONCURRENCY": "1",
         "FLASK_BUCKET_REDIS_URL": "memory://",

@@ -1,4 +1,4 @@
-"""What the page is served by, without a browser."""
+"""The page's server, without a browser."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.test_example_app import clean_environment
 
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> FlaskClient:
-    """The example with limits for everything that is not exempt, and buckets of two."""
+    """The example with buckets of two, and with limits on everything that is not exempt."""
     for name in set(os.environ) - set(clean_environment()):
         monkeypatch.delenv(name)
     monkeypatch.setenv("FLASK_BUCKET_APPLICATION_LIMITS", "1/hour")
@@ -25,7 +25,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> FlaskClient:
 
 @pytest.fixture
 def unlimited_client(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> FlaskClient:
-    """The example with no limits but each view's own."""
+    """The example with only the views' own limits."""
     monkeypatch.delenv("FLASK_BUCKET_APPLICATION_LIMITS")
     return create_app().test_client()
 

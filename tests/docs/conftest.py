@@ -1,4 +1,4 @@
-"""A world for the documentation's examples: time stands still until they sleep."""
+"""The surroundings of the documentation's examples: time stands still until they sleep."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.conftest import START
 
 
 class Clock:
-    """The time of in-process stores; ``time.sleep`` turns it."""
+    """The clock of in-process stores, which ``time.sleep`` moves."""
 
     def __init__(self) -> None:
         self.now = START
@@ -37,7 +37,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture(autouse=True)
 def metrics_as_they_were() -> Iterator[None]:
-    """Take back what an example registered for the whole process."""
+    """Unregister the metrics that an example registered for the whole process."""
     before = set(REGISTRY._collector_to_names)
     yield
     for collector in set(REGISTRY._collector_to_names) - before:
@@ -46,7 +46,7 @@ def metrics_as_they_were() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def loggers_as_they_were() -> Iterator[None]:
-    """Undo what an example did to logging."""
+    """Undo an example's changes to logging."""
     logger = logging.getLogger("flask_bucket")
     before = logger.level, list(logger.handlers), logger.propagate
     yield

@@ -9,10 +9,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-#: Everything that people read, as it lies in the repository.
+#: All pages of the repository.
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 
-#: A fence with its language; MyST's directives have theirs in braces, and are not code.
+#: A fence with its language. MyST's directives have theirs in braces, and are not code.
 _FENCE = re.compile(
     r"^(?P<indent> *)(?P<fence>`{3,})(?P<info>[^\n`]*)\n(?P<text>.*?)^(?P=indent)(?P=fence) *$",
     re.MULTILINE | re.DOTALL,
@@ -24,7 +24,7 @@ class Block:
     """A fenced block of code."""
 
     page: Path
-    #: Of the block's first line of code, counted from 1.
+    #: The number of the first line of code, counted from 1.
     line: int
     language: str
     text: str
@@ -35,7 +35,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """Blocks that run in their order as one module: those of a page, or of one recipe."""
+    """Blocks that run in order as one module: those of a page, or of one recipe."""
 
     page: Path
     #: The heading; empty for a whole page.
@@ -51,7 +51,7 @@ def name(page: Path) -> str:
 
 
 def blocks(page: Path, *languages: str) -> list[Block]:
-    """Return a page's blocks of these languages; of all, if none is named."""
+    """Return a page's blocks of these languages, or all blocks if no language is given."""
     return [block for block in _blocks(page) if not languages or block.language in languages]
 
 

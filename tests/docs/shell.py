@@ -1,4 +1,4 @@
-"""The few commands that the documentation shows, played on a test client and a test server."""
+"""The few commands in the documentation, run on a test client and a test server."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def commands(text: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def play(command: str, apps: Apps, server: Callable[[], redis.Redis]) -> list[str] | None:
-    """Return the lines that a command prints; None if this is not one that can be played."""
+    """Return the lines that a command prints; None for a command that is not supported here."""
     if loop := LOOP.fullmatch(command):
         lines: list[str] = []
         for _ in range(int(loop[1])):
@@ -89,11 +89,11 @@ def redis_cli(arguments: list[str], client: redis.Redis) -> list[str]:
 
 
 def steady(line: str) -> str:
-    """Return a line without what is different each time: points in time."""
+    """Return a line with its points in time masked, because they differ each time."""
     return re.sub(r"\b1\d{9}(?:\d{6})?\b", "<time>", line.rstrip())
 
 
 def shows(output: list[str], expected: list[str]) -> bool:
-    """Return whether the lines that a page shows are among those printed, in this order."""
+    """Return whether the printed lines contain the lines of the page, in order."""
     rest = iter([steady(line) for line in output])
     return all(steady(line) in rest for line in expected if line.strip() not in ("", "..."))

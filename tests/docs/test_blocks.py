@@ -21,25 +21,25 @@ from tests.docs.conftest import Clock
 from tests.docs.pages import PAGES, ROOT, Block, Chapter, blocks, name, recipes
 from tests.servers import Server
 
-#: The languages of blocks: run in their order as one module for each chapter, or read as data.
+#: Blocks in these languages run in order, as one module for each chapter; or are read as data.
 RUN = ("python", "pycon", "console")
 READ = ("json", "toml")
-#: Commands that are started and not played here: `test_readme.py` checks the names in them.
-#: And what other programs read.
+#: Commands that do not run here (`test_readme.py` checks the names in them), and settings of
+#: other programs.
 OTHER = ("sh", "nginx", "text")
 
-#: A Redis as examples name it.
+#: The Redis URL in the examples.
 ADDRESS = "redis://localhost:6379/0"
 
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
-#: Pages that speak of the reader's own app, which they find as `app` and `limiter`.
+#: Pages whose blocks use the reader's own `app` and `limiter`.
 OF_AN_APP = {"docs/outages.md", "docs/metrics.md", "docs/proof.md", "docs/testing.md"}
 
-#: The page whose recipes are each complete: every one is a chapter, as it is copied.
+#: The page with recipes. Each recipe is complete, so each one is a chapter.
 RECIPES = ROOT / "docs" / "recipes.md"
 
-#: Makes a running server, when an example needs one.
+#: Returns a running server, for examples that need one.
 Serve = Callable[[], Server]
 
 
@@ -75,7 +75,7 @@ def chapters() -> list[Chapter]:
 def test_the_code_of_a_chapter_runs(
     chapter: Chapter, clock: Clock, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Run blocks in their order in one module, as a reader who copies them would."""
+    """Run the blocks in order in one module, as if a reader had copied them."""
     module: dict[str, Any] = {"__name__": "example"}
     if name(chapter.page) in OF_AN_APP:
         module |= readers_app()
@@ -84,7 +84,7 @@ def test_the_code_of_a_chapter_runs(
         if ADDRESS in text:
             text = text.replace(ADDRESS, serve().url)
         if block.language == "python":
-            # Compiled under the page's name and line, so that a traceback shows the place.
+            # Compile with the page's name and line, so that a traceback shows the place.
             code = compile("\n" * (block.line - 1) + text, str(block.page), "exec")
             exec(code, module)
             run_tests(module)
@@ -112,7 +112,7 @@ def readers_app() -> dict[str, Any]:
 
 
 def run_tests(module: dict[str, Any]) -> None:
-    """Run the tests that a page shows, with the app that they ask for."""
+    """Run the tests that a page shows, with the app as their fixture."""
     for test in [known for known in module if known.startswith("test_")]:
         module.pop(test)(app=module["app"])
 
@@ -121,7 +121,7 @@ def check_session(block: Block, text: str, module: dict[str, Any]) -> None:
     test = doctest.DocTestParser().get_doctest(
         text, module, str(block), str(block.page), block.line - 1
     )
-    test.globs = module  # not a copy: what a session defines, later blocks may use
+    test.globs = module  # not a copy, so that later blocks see the names that a session defines
     report: list[str] = []
     runner = doctest.DocTestRunner(optionflags=FLAGS, verbose=False)
     runner.run(test, out=report.append, clear_globs=False)
@@ -135,7 +135,7 @@ def check_console(
     serve: Serve,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Play a session: at port 8000 is the example app, at 5000 the app of the page itself."""
+    """Run a session. Port 8000 is the example app, and port 5000 is the page's own app."""
     url = serve().url if "redis-cli" in text else "memory://"
     monkeypatch.setenv("FLASK_BUCKET_REDIS_URL", url)
     example = create_app()

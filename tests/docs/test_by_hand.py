@@ -66,7 +66,7 @@ def served(app: Block, folder: Path) -> Iterator[int]:
 
 
 def wait_until_served(port: int, server: subprocess.Popen[bytes]) -> None:
-    """Ask for a file that is not there, which is charged to no limit."""
+    """Wait for the answer 404 for a missing file, which no limit charges."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:

@@ -1,4 +1,4 @@
-"""What the pages say in words and tables, held against the code."""
+"""The words and tables of the pages, compared with the code."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_each_kind_of_server_in_the_table_can_be_named(url: str) -> None:
 
 @pytest.fixture
 def limited_user(valkey: Server) -> Iterator[str]:
-    """The URL of a user with the rights that the page gives."""
+    """The URL of a Redis user with the rights that the page lists."""
     (block,) = (b for b in blocks(DEPLOYMENT, "text") if b.text.startswith("ACL"))
     with valkey.client() as client:
         client.execute_command(*shlex.split(block.text))

@@ -1,4 +1,4 @@
-"""The documentation's plots: drawn by code, and the text beside them says what they show."""
+"""The documentation's plots, which code draws, and the text about them."""
 
 from __future__ import annotations
 

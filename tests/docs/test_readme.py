@@ -1,4 +1,4 @@
-"""What the README promises besides its code: commands, settings, pictures, links."""
+"""The README's promises in addition to its code: commands, settings, pictures, links."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMMANDS = [
 
 
 def sessions() -> set[str]:
-    """Return the names of the functions that noxfile.py makes sessions of."""
+    """Return the names of noxfile.py's sessions."""
     text = (ROOT / "noxfile.py").read_text()
     return set(re.findall(r"^@nox\.session.*\ndef (\w+)", text, re.MULTILINE))
 
@@ -37,13 +37,13 @@ def test_every_nox_session_that_is_named_exists(page: Path) -> None:
 
 
 def defaults() -> dict[str, object]:
-    """Return each key with its default, as the tables have them."""
+    """Return each key with its default, as in the tables."""
     made = Config()
     found: dict[str, object] = {
         "BUCKET_" + field.name.upper(): getattr(made, field.name)
         for field in dataclasses.fields(Config)
     }
-    # Unset, they leave it to the constructor, whose default is ().
+    # If they are unset, the constructor's default () applies.
     found |= {"BUCKET_DEFAULT_LIMITS": (), "BUCKET_APPLICATION_LIMITS": ()}
     return found
 
@@ -57,7 +57,7 @@ def test_a_table_lists_every_key_and_its_default(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_keys_that_are_named_exist(page: Path) -> None:
-    # A word that ends in an underscore is a prefix that the text speaks of.
+    # A word that ends in an underscore is a prefix, and not a key.
     named = set(re.findall(r"\bBUCKET_[A-Z0-9_]*[A-Z0-9]\b", prose_and_code(page)))
     misspelled_on_purpose = {"BUCKET_TIMOUT"}
     assert named - misspelled_on_purpose <= set(defaults())
