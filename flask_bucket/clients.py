@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from ipaddress import IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from uuid import UUID
 
 from flask import current_app, request
@@ -20,8 +20,13 @@ LONGEST_CACHED = 200
 
 DEFAULT_IPV6_PREFIX = 64
 
-#: Where an application remembers that an empty address was logged.
-_WARNED = "flask_bucket_empty_address"
+#: IPv6 addresses of IPv4 hosts behind a translator (RFC 6052, section 2.1).
+_NAT64 = IPv6Network("64:ff9b::/96")
+
+#: Where an application remembers that an address that is none was logged.
+_WARNED = "flask_bucket_no_address"
+
+Address = IPv4Address | IPv6Address
 
 logger = logging.getLogger("flask_bucket")
 
@@ -30,50 +35,68 @@ def client_address() -> str:
     """Return the client's address, as the key of its buckets.
 
     An IPv6 address is cut to its network (``BUCKET_IPV6_PREFIX``, default /64), since whoever
-    has one such address has them all. An IPv4 address mapped into IPv6 is unwrapped. Behind a
-    proxy, apply :class:`werkzeug.middleware.proxy_fix.ProxyFix`: X-Forwarded-For is not read
-    here, because anyone may write it.
+    has one such address has them all. An IPv4 address carried in IPv6 is unwrapped. A port, which
+    some proxies write, and a zone are dropped. Behind a proxy, apply
+    :class:`werkzeug.middleware.proxy_fix.ProxyFix`: X-Forwarded-For is not read here, because
+    anyone may write it.
     """
-    address = request.remote_addr or ""
-    if not address:
-        _warn_of_empty_address()
-    if ":" not in address:
-        return address  # IPv4, of which there is one spelling, or a host's name
+    given = request.remote_addr or ""
     prefix = current_app.config.get("BUCKET_IPV6_PREFIX", DEFAULT_IPV6_PREFIX)
-    return normal_address(address, prefix) if len(address) <= LONGEST_CACHED else address
+    address = normal_address(given, prefix) if len(given) <= LONGEST_CACHED else None
+    if address is None:
+        _warn_of_no_address(given)
+        return given
+    return address
 
 
-def _warn_of_empty_address() -> None:
-    """Log, once for an application, that all its clients are one."""
+def _warn_of_no_address(given: str) -> None:
+    """Log, once for an application, that its clients cannot be told apart."""
     if not current_app.extensions.get(_WARNED):
         current_app.extensions[_WARNED] = True
         logger.warning(
-            "A request has no client address, as behind a unix socket, so all such clients share "
-            "their buckets. Let the proxy in front set X-Forwarded-For, and apply "
-            "werkzeug.middleware.proxy_fix.ProxyFix; or give another key_func."
+            "A request came from %.100r, which is not an IP address, as from behind a unix socket: "
+            "all such clients share their buckets. Let the proxy in front set X-Forwarded-For, and "
+            "apply werkzeug.middleware.proxy_fix.ProxyFix; or give another key_func.",
+            given,
         )
 
 
+def address_of(text: str) -> Address | None:
+    """Return the address that a text holds, beside a port or a zone; None if it holds none.
+
+    >>> address_of("[2001:db8::7]:443")
+    IPv6Address('2001:db8::7')
+    >>> address_of("::ffff:203.0.113.7")
+    IPv4Address('203.0.113.7')
+    """
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return None
+    if isinstance(address, IPv4Address):
+        return address
+    if address in _NAT64:
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or IPv6Address(int(address))
+
+
 @lru_cache(maxsize=10_000)
-def normal_address(address: str, ipv6_prefix: int = DEFAULT_IPV6_PREFIX) -> str:
-    """Return one spelling for all addresses that belong to the same client.
+def normal_address(text: str, ipv6_prefix: int = DEFAULT_IPV6_PREFIX) -> str | None:
+    """Return one spelling for all addresses that belong to the same client; None for others.
 
     >>> normal_address("2001:db8::17")
     '2001:db8::/64'
-    >>> normal_address("::ffff:203.0.113.7")
-    '203.0.113.7'
     """
-    try:
-        parsed = ip_address(address)
-    except ValueError:
-        return address  # a host's name, or empty
-    if not isinstance(parsed, IPv6Address):
-        return str(parsed)
-    if parsed.ipv4_mapped is not None:
-        return str(parsed.ipv4_mapped)
-    if ipv6_prefix == 128:
-        return str(IPv6Address(int(parsed)))
-    return str(IPv6Network((int(parsed), ipv6_prefix), strict=False))
+    address = address_of(text)
+    if address is None:
+        return None
+    if isinstance(address, IPv4Address) or ipv6_prefix == 128:
+        return str(address)
+    return str(IPv6Network((int(address), ipv6_prefix), strict=False))
 
 
 def request_header(name: str) -> KeyFunc:

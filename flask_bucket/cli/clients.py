@@ -92,7 +92,7 @@ def _reset_all(states: Mapping[str, Enforcer], yes: bool) -> int:
 
 def spellings(client: str, state: Enforcer) -> list[str]:
     """Return how a client may be spelled in keys: as given, and as the address that it is."""
-    address = normal_address(client, state.config.ipv6_prefix)
+    address = normal_address(client, state.config.ipv6_prefix) or client
     return [state.spelling.client(name) for name in dict.fromkeys((client, address))]
 
 

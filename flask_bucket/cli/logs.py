@@ -105,7 +105,7 @@ class Traffic:
     def _times_of(self, raw: bytes) -> array[int]:
         client = raw.decode(errors="backslashreplace")
         if self.by == "address":
-            client = normal_address(client, self.ipv6_prefix)
+            client = normal_address(client, self.ipv6_prefix) or client
         return self.times.setdefault(client, array("q"))
 
 

@@ -82,17 +82,46 @@ def test_proxy_fix_tells_who_the_client_is(app: Flask, limited: FlaskClient) -> 
     assert [limited.get("/", headers=h).status_code for h in forwarded] == [200, 200, 429]
 
 
-@pytest.mark.parametrize("address", ["", None])
-def test_an_empty_address_is_logged_once_with_what_to_do(
+@pytest.mark.parametrize(
+    "address", ["203.0.113.7:50001", "[::ffff:203.0.113.7]:443", "64:ff9b::203.0.113.7"]
+)
+def test_an_ipv4_address_is_one_client_however_it_comes(
+    limited: FlaskClient, buckets: CountingStore, address: str
+) -> None:
+    assert statuses(limited, "/", 1, **at("203.0.113.7")) == [200]
+    assert statuses(limited, "/", 1, **at(address)) == [429]
+    assert statuses(limited, "/", 1, **at(address.replace("0.113.7", "0.113.8"))) == [200]
+
+
+@pytest.mark.parametrize("address", ["[2001:db8::7]:443", "[2001:db8::7]", "2001:db8::7%eth0"])
+def test_an_ipv6_address_is_one_client_whatever_its_port(
+    limited: FlaskClient, address: str
+) -> None:
+    assert statuses(limited, "/", 1, **at("2001:db8::8")) == [200]
+    assert statuses(limited, "/", 1, **at(address)) == [429]
+
+
+def test_a_port_behind_proxy_fix_makes_no_client_of_its_own(
+    app: Flask, limited: FlaskClient
+) -> None:
+    app.wsgi_app = ProxyFix(app.wsgi_app, x_for=1)  # type: ignore[method-assign]  # as its docs say
+    forwarded = [{"X-Forwarded-For": f"203.0.113.7:{port}"} for port in (50001, 50002)]
+    assert [limited.get("/", headers=h).status_code for h in forwarded] == [200, 429]
+
+
+@pytest.mark.parametrize(
+    "address", ["", None, "localhost", "<local>", "unix:", "1.2.3", "x" * 5000]
+)
+def test_a_client_without_an_address_is_logged_once_with_what_to_do(
     limited: FlaskClient, caplog: pytest.LogCaptureFixture, address: str | None
 ) -> None:
     assert statuses(limited, "/", 3, **at(address)) == [200, 429, 429]
-    messages = [record.getMessage() for record in caplog.records]
-    assert len(messages) == 1
-    assert "ProxyFix" in messages[0]
+    (record,) = (r for r in caplog.records if r.levelname == "WARNING")
+    assert "ProxyFix" in record.getMessage()
+    assert len(record.getMessage()) < 500
 
 
-def test_each_application_logs_an_empty_address(
+def test_each_application_logs_a_client_without_an_address(
     buckets: CountingStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     limiter = Limiter(redis=buckets, default_limits=["9/minute"])
@@ -104,8 +133,11 @@ def test_each_application_logs_an_empty_address(
     assert len(caplog.records) == 2
 
 
-def test_a_client_with_a_name_for_an_address_is_that_name(limited: FlaskClient) -> None:
+def test_a_client_with_a_name_for_an_address_is_that_name(
+    limited: FlaskClient, buckets: CountingStore
+) -> None:
     assert statuses(limited, "/", 2, **at("localhost")) == [200, 429]
+    assert buckets.keys[0] == "bucket:{localhost}:v:per-minute"
 
 
 # Other keys.
