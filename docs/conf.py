@@ -42,7 +42,9 @@ from flask import Flask
 from prometheus_client import CollectorRegistry
 
 from flask_bucket import *
-from flask_bucket.keys import normal_address, spelled
+from flask_bucket.clients import address_of, normal_address
+from flask_bucket.keys import spelled
+from flask_bucket.masking import masked, masked_url
 from flask_bucket.metrics.opentelemetry import OpenTelemetryMetrics
 from flask_bucket.metrics.prometheus import PrometheusMetrics
 from flask_bucket.testing import *

@@ -6,6 +6,7 @@ from .decisions import Charge, Decision, Outcome
 from .errors import ConfigError, StoreUnavailable
 from .extension import Limiter
 from .limits import Limit
+from .networks import client_network, networks
 from .rules import Rule
 from .signals import limit_exceeded, store_recovered, store_unavailable
 from .stores.memory import MemoryStore
@@ -24,7 +25,9 @@ __all__ = [
     "Rule",
     "StoreUnavailable",
     "client_address",
+    "client_network",
     "limit_exceeded",
+    "networks",
     "request_header",
     "store_recovered",
     "store_unavailable",
