@@ -1,7 +1,7 @@
 """The faults. Each replaces text that occurs exactly once in its file.
 
-A fault in the script alone, or in the reference alone, makes the two disagree. Planted in both
-alike it is a fault of the specification, which only the oracle in exact rationals can find.
+A fault in the script alone, or in the reference alone, makes the two disagree. The same fault in
+both is a fault of the specification, and only the oracle in exact rationals can find it.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ Edit = tuple[str, str]
 class Fault:
     area: str
     name: str
-    #: The edits that plant it in the script, and those that plant it in the reference.
+    #: The edits that plant it in the script, and those for the reference.
     lua: tuple[Edit, ...] = ()
     python: tuple[Edit, ...] = ()
-    #: Whether clients could tell, if both had it: if not, why.
+    #: Whether clients could tell if both had it; and if not, why.
     both: bool = True
     because: str = ""
-    #: Whether both have it although it is planted once: they share the code, or the time.
+    #: Whether planting it once gives it to both, because they share the code or the time.
     alike: bool = False
 
     def planted(self) -> dict[str, dict[str, tuple[Edit, ...]]]:
-        """Return, by where the fault is planted, the edits to make in each file."""
+        """Return the edits to make in each file, by where the fault is planted."""
         places: dict[str, dict[str, tuple[Edit, ...]]] = {}
         if self.lua:
             places["script"] = {LUA: self.lua}
