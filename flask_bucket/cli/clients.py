@@ -76,18 +76,19 @@ def _reset_one(client: str, states: Mapping[str, Enforcer]) -> int:
     for name, state in states.items():
         server_of(name, state).clock()  # all are there, or nothing is forgotten
     return sum(
-        state.store.reset(spelled)
+        state.store.reset(spelled, state.spelling.prefix)
         for state in states.values()
         for spelled in spellings(client, state)
     )
 
 
 def _reset_all(states: Mapping[str, Enforcer], yes: bool) -> int:
-    servers = {name: server_of(name, state) for name, state in states.items()}
+    for name, state in states.items():
+        server_of(name, state)  # else the buckets are in another process
     if not yes:
         keys = " and ".join(keys_start(state.spelling.prefix) + "*" for state in states.values())
         click.confirm(f"Forget the buckets of all clients ({keys})?", abort=True, err=True)
-    return sum(server.forget() for server in servers.values())
+    return sum(state.store.reset(None, state.spelling.prefix) for state in states.values())
 
 
 def spellings(client: str, state: Enforcer) -> list[str]:

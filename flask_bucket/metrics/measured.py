@@ -98,9 +98,9 @@ class TimingStore(WrappingStore):
         with self._timing("settle"):
             self.store.settle(charges, now)
 
-    def reset(self, client: str) -> int:
+    def reset(self, client: str | None = None, key_prefix: str | None = None) -> int:
         with self._timing("reset"):
-            return self.store.reset(client)
+            return self.store.reset(client, key_prefix)
 
     @contextmanager
     def _timing(self, operation: str) -> Iterator[None]:

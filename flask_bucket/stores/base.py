@@ -40,8 +40,13 @@ class Store(Protocol):
         A negative cost gives back, never above the capacity.
         """
 
-    def reset(self, client: str) -> int:
-        """Forget all buckets of a client, spelled as in its keys; return how many there were."""
+    def reset(self, client: str | None = None, key_prefix: str | None = None) -> int:
+        """Forget buckets, so that they are full; return how many there were.
+
+        :param client: whose, spelled as in its keys; by default everybody's.
+        :param key_prefix: what the keys begin with; by default the store's own, if it has one.
+        :raises StoreUnavailable: if the store cannot be reached.
+        """
 
     def close(self) -> None:
         """Let go of connections; the store may be used again, and opens new ones then."""
@@ -71,8 +76,8 @@ class WrappingStore:
     def settle(self, charges: Sequence[Charge], now: int | None = None) -> None:
         self.store.settle(charges, now)
 
-    def reset(self, client: str) -> int:
-        return self.store.reset(client)
+    def reset(self, client: str | None = None, key_prefix: str | None = None) -> int:
+        return self.store.reset(client, key_prefix)
 
     def close(self) -> None:
         self.store.close()

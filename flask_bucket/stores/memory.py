@@ -72,9 +72,9 @@ class MemoryStore:
             clock, now = self._times(now)
             self._write(bucket.settle(self._read(charges), charges, now), charges, clock)
 
-    def reset(self, client: str) -> int:
+    def reset(self, client: str | None = None, key_prefix: str | None = None) -> int:
         with self._lock:
-            keys = [k for k in self._states if (p := KeyParts.of(k)) and p.client == client]
+            keys = [key for key in self._states if _belongs(key, client, key_prefix)]
             for key in keys:
                 del self._states[key], self._expires[key]
         return len(keys)
@@ -131,6 +131,13 @@ class MemoryStore:
             self._queued.discard(key)
             if expires is not None:
                 del self._states[key], self._expires[key]
+
+
+def _belongs(key: str, client: str | None, prefix: str | None) -> bool:
+    parts = KeyParts.of(key)
+    if parts is None:  # spelled by hand
+        return client is None and prefix is None
+    return client in (None, parts.client) and prefix in (None, parts.prefix)
 
 
 def _monotonic_clock() -> Callable[[], int]:

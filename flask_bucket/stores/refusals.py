@@ -100,7 +100,7 @@ class RefusalStore(WrappingStore):
             return self.store.take(charges, held, shadow, now)
         if self._refusals and (decision := self._repeat(charges)) is not None:
             if held:
-                self.settle([charge.given_back() for charge in held])
+                self.settle([Charge(c.limit, c.key, -c.cost) for c in held])
             return decision
         returns, sent = self._returns, self._clock()
         decision = self.store.take(charges, held, shadow)
@@ -121,9 +121,9 @@ class RefusalStore(WrappingStore):
         finally:
             self._forget(charges, returned=True)
 
-    def reset(self, client: str) -> int:
+    def reset(self, client: str | None = None, key_prefix: str | None = None) -> int:
         try:
-            return self.store.reset(client)
+            return self.store.reset(client, key_prefix)
         finally:
             with self._lock:
                 self._returns += 1

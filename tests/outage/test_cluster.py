@@ -161,6 +161,11 @@ def test_a_reset_finds_the_buckets_wherever_they_are(store: RedisStore) -> None:
     assert [store.reset(client) for client in "abcdefg"] == [2, 2, 2, 2, 2, 2, 0]
 
 
+def test_a_reset_of_everything_finds_the_buckets_wherever_they_are(store: RedisStore) -> None:
+    store.take([charge(client) for client in "abcdef"])
+    assert [store.reset(), store.reset()] == [6, 0]
+
+
 def test_a_client_of_the_user_s_is_asked_slot_by_slot(
     cluster: Cluster, store: RedisStore, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -21,6 +21,7 @@ from flask_bucket.decisions import Charge
 from flask_bucket.errors import StoreUnavailable
 from flask_bucket.limits import Limit
 from flask_bucket.stores.redis import RedisStore
+from flask_bucket.stores.redis.urls import place
 from tests.outage.proxy import Proxy
 from tests.outage.service import ORDINARY, Service, Stalls
 from tests.servers import ENGINES, Cluster, Server, TlsServer, system_binary, valkey_binary
@@ -70,16 +71,38 @@ def test_a_sentinel_option_that_is_none_is_refused() -> None:
         RedisStore.from_url("redis+sentinel://a/s", sentinel_kwargs={"pasword": "x"})
 
 
-def test_a_unix_socket_is_a_way(tmp_path: Path) -> None:
+@pytest.mark.parametrize("scheme", ["unix", "redis+unix", "valkey+unix"])
+def test_a_unix_socket_is_a_way(tmp_path: Path, scheme: str) -> None:
     path = tmp_path / "s"
     server = Server(valkey_binary(), "--unixsocket", str(path)).start()
     try:
-        store = RedisStore.from_url(f"unix://{path}?db=3", timeout=5)
+        store = RedisStore.from_url(f"{scheme}://{path}?db=3", timeout=5)
         assert store.take([CHARGE]).outcomes[0].remaining == 4
         assert store.reset("alice") == 1
         store.close()
     finally:
         server.stop()
+
+
+def test_a_url_may_say_valkey(valkey: Server) -> None:
+    store = RedisStore.from_url(valkey.url.replace("redis://", "valkey://"), timeout=5)
+    assert store.take([CHARGE]).outcomes[0].remaining == 4
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "topology"),
+    [
+        ("valkeys://host", ""),
+        ("valkey+sentinel://a/s", "sentinel"),
+        ("valkey+cluster://a", "cluster"),
+        ("valkeys+cluster://a", "cluster"),
+    ],
+)
+def test_valkey_stands_for_redis_in_every_scheme(url: str, topology: str) -> None:
+    found = place(url, 0.1, 2.0, {})
+    assert found.topology == topology
+    assert found.kind is place(url.replace("valkey", "redis"), 0.1, 2.0, {}).kind
 
 
 # TLS

@@ -9,25 +9,22 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
-import redis
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from ...bucket import State
 from ...keys import keys_start
 from ...limits import SECOND
 from ..base import Store, innermost
+from . import scanning
 from .options import Waits
 from .replies import FAILURES, scan_literal, translated
+from .scanning import batches, primaries, text
 from .store import RedisStore
-
-#: Keys asked for in one round trip. With SCAN, a hint.
-_BATCH = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +68,7 @@ class RedisServer:
     def clock(self) -> int:
         """Return the server's time in microseconds."""
         with _translated():
-            return _now(self._primaries()[0])
+            return _now(primaries(self._redis)[0])
 
     def round_trip(self, tries: int = 5) -> float:
         """Return the seconds that a call takes: the median, the first connects."""
@@ -90,27 +87,13 @@ class RedisServer:
         :param client: only this client's, spelled as in its keys.
         """
         with _translated():
-            for keys in _batches(self._keys(client)):
+            start = keys_start(self._store.key_prefix, client)
+            for keys in batches(scanning.keys(self._redis, start)):
                 with self._redis.pipeline(transaction=False) as pipe:
                     for key in keys:
                         pipe.hmget(key, "tokens", "last_refill", "scale")
                     replies = pipe.execute(raise_on_error=False)
                 yield from _states(keys, replies)
-
-    def forget(self) -> int:
-        """Remove everything under the store's prefix, and return how much there was.
-
-        Waits for no other key: SCAN goes through them in small steps, and UNLINK frees memory in
-        the background.
-        """
-        removed = 0
-        with _translated():
-            for keys in _batches(self._keys()):
-                with self._redis.pipeline(transaction=False) as pipe:
-                    for key in keys:
-                        pipe.unlink(key)
-                    removed += sum(pipe.execute())
-        return removed
 
     def may_not(self, probe: str) -> list[str]:
         """Return the commands that the commands here need, and the server's ACL forbids.
@@ -125,7 +108,7 @@ class RedisServer:
                 ("HMGET", (probe, "tokens")),
             ):
                 try:
-                    for node in self._primaries() if name == "SCAN" else [self._redis]:
+                    for node in primaries(self._redis) if name == "SCAN" else [self._redis]:
                         node.execute_command(name, *arguments)
                 except NoPermissionError:
                     forbidden.append(name)
@@ -136,7 +119,7 @@ class RedisServer:
     def nodes(self) -> list[Node]:
         """Return what each server that holds buckets says of itself."""
         with _translated():
-            return [_node(node) for node in self._primaries()]
+            return [_node(node) for node in primaries(self._redis)]
 
     def waits(self) -> Waits | None:
         """Return how a client that was handed in waits; None for connections of our own."""
@@ -145,25 +128,9 @@ class RedisServer:
         with _translated():
             return Waits.of(self._redis)
 
-    def _keys(self, client: str | None = None) -> Iterator[str]:
-        head = keys_start(self._store.key_prefix, client)
-        for node in self._primaries():
-            for key in node.scan_iter(match=scan_literal(head) + "*", count=_BATCH):
-                # A pattern finds what it should; but what is removed here is gone for good.
-                if (text := _text(key)).startswith(head):
-                    yield text
-
-    def _is_cluster(self) -> bool:
-        return isinstance(self._redis, redis.RedisCluster)
-
-    def _primaries(self) -> Sequence[Any]:
-        if not self._is_cluster():
-            return [self._redis]
-        return [self._redis.get_redis_connection(node) for node in self._redis.get_primaries()]
-
 
 def _node(node: Any) -> Node:
-    info = {_text(name): value for name, value in node.info().items()}
+    info = {text(name): value for name, value in node.info().items()}
     start = time.time()
     clock = _now(node) / SECOND
     offset = clock - (start + time.time()) / 2
@@ -189,7 +156,7 @@ def _node(node: Any) -> Node:
 def _setting(node: Any, name: str) -> str | None:
     """Return a setting, or None where asking for it is forbidden, as hosted servers do."""
     try:
-        found = {_text(key): _text(value) for key, value in node.config_get(name).items()}
+        found = {text(key): text(value) for key, value in node.config_get(name).items()}
     except (NoPermissionError, ResponseError):
         return None
     return found.get(name)
@@ -219,13 +186,3 @@ def _translated() -> Iterator[None]:
         yield
     except FAILURES as error:
         raise translated(error) from error
-
-
-def _text(value: Any) -> str:
-    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else str(value)
-
-
-def _batches(keys: Iterable[str]) -> Iterator[list[str]]:
-    iterator = iter(keys)
-    while batch := list(islice(iterator, _BATCH)):
-        yield batch

@@ -12,7 +12,8 @@ from ...decisions import Charge, Decision
 from ...errors import ConfigError
 from ...keys import keys_start
 from .links import Bounds, Link, link_by, link_to
-from .replies import FAILURES, Scattered, scan_literal, translated
+from .replies import FAILURES, Scattered, translated
+from .scanning import forget
 from .script import Script
 from .spread import Spread
 from .urls import place
@@ -107,11 +108,9 @@ class RedisStore:
     def settle(self, charges: Sequence[Charge], now: int | None = None) -> None:
         return self._on_cluster(charges, lambda calls: calls.settle(charges, now))
 
-    def reset(self, client: str) -> int:
-        pattern = scan_literal(keys_start(self.key_prefix, client)) + "*"
+    def reset(self, client: str | None = None, key_prefix: str | None = None) -> int:
         try:
-            keys = list(self.client.scan_iter(match=pattern, count=1000))
-            return sum(self.client.unlink(key) for key in keys)
+            return forget(self.client, keys_start(key_prefix or self.key_prefix, client))
         except FAILURES as error:
             raise translated(error) from error
 

@@ -21,7 +21,7 @@ from .options import check
 EXPECTED = (
     "redis://host:6379/0, rediss://host:6380/0 (TLS), unix:///path/to.sock, "
     "redis+sentinel://host:26379,host:26379/service/0, redis+cluster://host:6379,host:6379 "
-    "(both also with rediss+)"
+    "(both also with rediss+; valkey may stand for redis)"
 )
 
 #: Scheme, topology, credentials, hosts, path and query. What comes before the last @ is a user's
@@ -103,6 +103,8 @@ def _place(url: object, defaults: Mapping[str, Any], options: Mapping[str, Any])
 def _parts(url: object) -> Mapping[str, str]:
     if not isinstance(url, str):
         raise TypeError(f"a URL is a text, not {type(url).__name__}")
+    # Other names of the same schemes: Valkey's own, and what other libraries call a socket.
+    url = re.sub(r"^redis\+unix:", "unix:", re.sub(r"^valkey", "redis", url))
     parts = _URL.fullmatch(url)
     if parts is not None:
         return parts.groupdict(default="")
