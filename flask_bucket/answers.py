@@ -16,6 +16,7 @@ from werkzeug.wrappers import Response
 from .decisions import Decision
 from .errors import StoreUnavailable
 from .headers import whole_seconds
+from .limits import Limit
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -97,6 +98,11 @@ class RateLimitExceeded(MachineReadable, TooManyRequests):
         super().__init__(message, decision.retry_after, error_format)
         #: Whether, why and for how long the request was refused.
         self.decision = decision
+
+    @property
+    def limit(self) -> Limit | None:
+        """The limit that the client has to wait for: that of the decision's binding outcome."""
+        return self.decision.limit
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.decision, self.description, self.error_format)

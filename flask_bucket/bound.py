@@ -13,9 +13,10 @@ from flask import Response
 from .clients import KeyFunc
 from .decisions import Charge, Decision
 from .errors import ConfigError
+from .functions import plain
 from .keys import SCOPE_MARK, ending, spelled
 from .limits import Limit, distinct_names
-from .rules import Rule, checked_cost, plain
+from .rules import Rule, checked_cost
 
 #: Where a rule was written, from the outside in.
 Source = Literal["application", "default", "blueprint", "view", "function", "block"]

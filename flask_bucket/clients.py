@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
@@ -12,6 +11,7 @@ from uuid import UUID
 from flask import current_app, request
 
 from .errors import ConfigError
+from .headers import HEADER_NAME
 
 KeyFunc = Callable[[], str | int | UUID | None]
 
@@ -107,7 +107,7 @@ def request_header(name: str) -> KeyFunc:
 
     :raises ConfigError: if the name is not a header's name.
     """
-    if not isinstance(name, str) or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
+    if not isinstance(name, str) or not HEADER_NAME.fullmatch(name):
         raise ConfigError(f"{name!r} is not a header's name. Expected one such as 'X-API-Key'.")
 
     def header() -> str | None:

@@ -1,4 +1,4 @@
-"""Charge, Outcome, Decision: what a store is asked, and what it answers.
+"""Charge, Outcome, Decision: what is asked of a store, and what it answers.
 
 This is the only place where the integers of the arithmetic are rounded for people.
 """
@@ -19,8 +19,7 @@ class Charge:
 
     :param limit: the limit that the bucket holds.
     :param key: the bucket's key in the store, already spelled (see ``flask_bucket.keys``).
-    :param cost: tokens. 0 looks without taking. A negative cost gives tokens back, and is only for
-        settling.
+    :param cost: tokens; 0 looks without taking. Only settling knows negative costs: it gives back.
     :raises ConfigError: for a cost that is not a whole number.
     """
 
@@ -66,7 +65,7 @@ def no_negative_cost(charges: Iterable[Charge]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of one charge."""
+    """What became of one charge."""
 
     limit: Limit
     #: The bucket's key in the store.
@@ -149,8 +148,8 @@ class Decision:
     def binding(self) -> Outcome | None:
         """The outcome that a client should hear about; None if no limit applied.
 
-        If the request is refused, that is the refused one with the longest wait; else the one with
-        the fewest tokens remaining. Clients never hear about dry-run limits.
+        Of a refusal the refused one with the longest wait, else the one with the fewest
+        tokens remaining. Dry-run limits are nothing that a client should hear about.
         """
         enforced = [o for o in self.outcomes if not o.shadow]
         if len(enforced) == 1:
@@ -159,8 +158,20 @@ class Decision:
             return _longest_wait(refused)
         return min(enforced, key=lambda o: (o.remaining, -o.reset_after), default=None)
 
+    @property
+    def limit(self) -> Limit | None:
+        """The limit of the binding outcome; None if no limit applied."""
+        binding = self.binding
+        return None if binding is None else binding.limit
+
+    @property
+    def remaining(self) -> int | None:
+        """The whole tokens remaining of the binding outcome; None if no limit applied."""
+        binding = self.binding
+        return None if binding is None else binding.remaining
+
     def followed_by(self, later: Decision) -> Decision:
-        """Return the decision about a request that was charged here first, and later again."""
+        """Return the decision about a request that was allowed twice, at two points."""
         return Decision(
             later.allowed,
             self.outcomes + later.outcomes,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from math import ceil
 from typing import Any
 
@@ -16,13 +18,33 @@ Headers = tuple[tuple[str, str], ...]
 LARGEST = 999_999_999_999_999
 
 
-def x_ratelimit(decision: Decision, outcome: Outcome) -> Headers:
-    """The customary headers: capacity, tokens remaining, Unix time at which the bucket is full."""
-    return (
-        ("X-RateLimit-Limit", str(outcome.limit.capacity)),
-        ("X-RateLimit-Remaining", str(outcome.remaining)),
-        ("X-RateLimit-Reset", str(ceil(decision.now / SECOND + outcome.reset_after))),
-    )
+#: What BUCKET_HEADERS may name, and the customary names. Retry-After is written in any case.
+NAMES: Mapping[str, str | None] = {
+    "limit": "X-RateLimit-Limit",
+    "remaining": "X-RateLimit-Remaining",
+    "reset": "X-RateLimit-Reset",
+    "retry_after": None,
+}
+
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+def x_ratelimit(
+    decision: Decision, outcome: Outcome, names: Mapping[str, str | None] = NAMES
+) -> Headers:
+    """The customary headers: capacity, tokens remaining, Unix time at which the bucket is full.
+
+    :param names: may be others; under "retry_after", the seconds to wait after a refusal.
+    """
+    values = {
+        "limit": outcome.limit.capacity,
+        "remaining": outcome.remaining,
+        "reset": ceil(decision.now / SECOND + outcome.reset_after),
+    }
+    if not outcome.allowed and outcome.retry_after is not None:
+        values["retry_after"] = whole_seconds(outcome.retry_after)
+    named = ((names[what], value) for what, value in values.items())
+    return tuple((name, str(value)) for name, value in named if name is not None)
 
 
 def ietf_11(decision: Decision, outcome: Outcome) -> Headers:
@@ -76,13 +98,22 @@ def write(written: Iterable[tuple[str, str]], headers: Any) -> None:
             headers[name] = value
 
 
+Style = Callable[[Decision, Outcome], Headers]
+
 #: The styles by the names that BUCKET_HEADERS knows. The draft changes its wire format between
 #: numbers, so each number is a style, and "ietf" is the newest.
-STYLES: Mapping[str, Callable[[Decision, Outcome], Headers]] = {
+STYLES: Mapping[str, Style] = {
     "x-ratelimit": x_ratelimit,
     "ietf-11": ietf_11,
     "ietf": ietf_11,
 }
+
+
+def styles(chosen: Sequence[str] | Mapping[str, str]) -> tuple[Style, ...]:
+    """Return the styles that BUCKET_HEADERS asks for: by their names, or with other names."""
+    if isinstance(chosen, Mapping):
+        return (partial(x_ratelimit, names={**NAMES, **chosen}),)
+    return tuple(STYLES[name] for name in chosen)
 
 
 def _refilling(limit: Limit, tokens: int) -> int:

@@ -6,15 +6,18 @@ import inspect
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import lru_cache, wraps
+from http import HTTPMethod
 from typing import Any
 from uuid import UUID
 
-from flask import Response, current_app
+from flask import Response
 from flask.typing import ResponseReturnValue
 
 from .decisions import Decision
 from .errors import ConfigError
+from .functions import checked_function, plain
 from .limits import EXACT, Limit, Number
+from .typos import meant
 
 #: The limits of a rule as they are written. A callable returns any of the others, or None, ""
 #: or []: no limit now.
@@ -25,8 +28,12 @@ RuleSource = LimitSource | Callable[[], Any]
 Key = str | int | UUID | None | Awaitable[str | int | UUID | None]
 Breach = Callable[[Decision], ResponseReturnValue | Awaitable[ResponseReturnValue | None] | None]
 
+#: Options that are functions, and those that may also be something else.
 _FUNCTIONS = ("key_func", "exempt_when", "deduct_when", "on_breach")
+_MAYBE_FUNCTIONS = ("rule", "cost", "scope", "error_message")
 _SWITCHES = ("per_method", "override_defaults", "dry_run")
+
+_METHODS = tuple(method.value for method in HTTPMethod)
 
 _parse_many = lru_cache(maxsize=1000)(Limit.parse_many)
 
@@ -90,10 +97,10 @@ class Rule:
         return any(inspect.iscoroutinefunction(getattr(self, f.name)) for f in fields(self)[:-1])
 
     def _check(self) -> None:
-        for what in _FUNCTIONS:
+        for what in _FUNCTIONS + _MAYBE_FUNCTIONS:
             value = getattr(self, what)
-            if not (value is None or callable(value)):
-                raise ConfigError(f"{what} is a function to be called, not {value!r}.")
+            if callable(value) or (value is not None and what in _FUNCTIONS):
+                checked_function(what, value)
         for what in _SWITCHES:
             if not isinstance(getattr(self, what), bool):
                 raise ConfigError(f"{what} is True or False, not {getattr(self, what)!r}.")
@@ -190,18 +197,6 @@ def rules_set(key: str, value: Any, otherwise: tuple[Rule, ...]) -> tuple[Rule, 
         raise ConfigError(f"{key}: {error}") from None
 
 
-def plain(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that can be called without awaiting it."""
-    if not inspect.iscoroutinefunction(function):
-        return function
-
-    @wraps(function)
-    def awaited(*args: Any) -> Any:
-        return current_app.ensure_sync(function)(*args)
-
-    return awaited
-
-
 def checked_cost(cost: object) -> int:
     """Return a cost as an int.
 
@@ -271,4 +266,8 @@ def _methods(methods: Collection[str] | None) -> frozenset[str] | None:
         raise ConfigError(f"methods is a list such as ['POST'], not {methods!r}.")
     if not methods:
         raise ConfigError("methods=[] would never limit anything. Leave it out for all methods.")
+    for method in methods:
+        close = meant(method.upper(), _METHODS, at_most=1)
+        if close is not None and close != method.upper():
+            raise ConfigError(f"methods has {method!r}. Did you mean {close!r}?")
     return frozenset(counted_as(method.upper()) for method in methods)

@@ -13,6 +13,8 @@ from fractions import Fraction
 from flask import Flask
 
 from .applications import enforcers_of
+from .decorators import Registry
+from .enforcing import Enforcer
 from .extension import Limiter
 from .limits import SECOND
 from .stores.base import Store
@@ -86,16 +88,24 @@ def use_clock(app: Flask, name: str | None = None) -> ManualClock:
 
 
 @contextmanager
-def limits_off(*limiters: Limiter) -> Iterator[None]:
-    """Switch limits off for a while, whatever ``BUCKET_ENABLED`` says."""
-    before = [limiter._registry.enabled for limiter in limiters]
-    for limiter in limiters:
-        limiter.enabled = False
+def limits_off(*where: Flask | Limiter) -> Iterator[None]:
+    """Switch limits off for a while, whatever ``BUCKET_ENABLED`` says.
+
+    :param where: applications, each with all of its Limiters; or Limiters, each in all of its
+        applications.
+    :raises ConfigError: for an application that has no Limiter.
+    """
+    switches: list[Registry | Enforcer] = []
+    for each in where:
+        switches += [each._registry] if isinstance(each, Limiter) else enforcers_of(each).values()
+    before = [switch.enabled for switch in switches]
+    for switch in switches:
+        switch.enabled = False
     try:
         yield
     finally:
-        for limiter, enabled in zip(limiters, before, strict=True):
-            limiter._registry.enabled = enabled
+        for switch, enabled in zip(switches, before, strict=True):
+            switch.enabled = enabled
 
 
 try:

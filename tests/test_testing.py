@@ -96,6 +96,21 @@ def test_limits_are_off_for_a_while_and_then_as_they_were(enabled: bool) -> None
     assert [ask(app), ask(app)] == [404, 429 if enabled else 404]
 
 
+def test_limits_of_one_application_are_off(app: Flask, limiter: Limiter) -> None:
+    other = Flask("other")
+    limiter.init_app(other)
+    Limiter(app, application_limits="1/hour", name="api")
+    with limits_off(app):
+        assert [ask(app), ask(app)] == [404, 404]
+        assert [ask(other), ask(other)] == [404, 429]
+    assert [ask(app), ask(app)] == [404, 429]
+
+
+def test_limits_of_an_application_without_a_limiter_cannot_be_off() -> None:
+    with pytest.raises(ConfigError, match="init_app"), limits_off(Flask("bare")):
+        pass
+
+
 def test_limits_come_back_after_an_error(app: Flask, limiter: Limiter) -> None:
     with pytest.raises(ZeroDivisionError), limits_off(limiter):
         raise ZeroDivisionError

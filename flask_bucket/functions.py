@@ -1,0 +1,62 @@
+"""Functions that users hand in: checked where they are written, and called without awaiting."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from flask import current_app
+
+from .errors import ConfigError
+
+#: The argument that each function is called with; None for those called without any.
+ARGUMENT: dict[str, str | None] = {
+    "rule": None,
+    "key_func": None,
+    "cost": None,
+    "exempt_when": None,
+    "error_message": None,
+    "A request filter": None,
+    "deduct_when": "the response",
+    "on_breach": "the Decision",
+    "scope": "the endpoint",
+}
+
+
+def checked_function(what: str, function: Any) -> None:
+    """Check a function where it is written, instead of at the first request.
+
+    :param what: one of ``ARGUMENT``.
+    :raises ConfigError: if it is no function, or cannot be called as it will be.
+    """
+    if not callable(function):
+        raise ConfigError(f"{what} is a function to be called, not {function!r}.")
+    argument = ARGUMENT[what]
+    try:
+        # A decorator that fills in arguments has a signature of its own.
+        signature = inspect.signature(function, follow_wrapped=False)
+    except (TypeError, ValueError, RuntimeError):
+        return  # written in C, or a proxy for what only a request has
+    try:
+        signature.bind(*(() if argument is None else (argument,)))
+    except TypeError as error:
+        name = getattr(function, "__qualname__", repr(function))
+        raise ConfigError(
+            f"{what} is called {'without arguments' if argument is None else f'with {argument}'}, "
+            f"and {name}{signature} cannot be: {error}. A function of no request's own arguments "
+            "reads flask.request, flask.g or what functools.partial gives it."
+        ) from None
+
+
+def plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that can be called without awaiting it."""
+    if not inspect.iscoroutinefunction(function):
+        return function
+
+    @wraps(function)
+    def awaited(*args: Any) -> Any:
+        return current_app.ensure_sync(function)(*args)
+
+    return awaited
