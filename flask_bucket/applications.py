@@ -8,6 +8,7 @@ from flask import Flask, current_app
 
 from .enforcing import Enforcer
 from .errors import ConfigError
+from .moving import warn_of_leftovers
 
 #: Where an application keeps its enforcers, among its extensions.
 _EXTENSION = "flask_bucket"
@@ -59,3 +60,5 @@ def add_enforcer(app: Flask, name: str, make: Callable[[], Enforcer]) -> None:
             "Give a second one another name: Limiter(app, name='api')."
         )
     known[name] = make()
+    if len(known) == 1:
+        warn_of_leftovers(app.config, app.extensions)

@@ -6,12 +6,13 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Annotated, Any, get_type_hints
 
 from .errors import ConfigError
-from .headers import STYLES
+from .headers import HEADER_NAME, NAMES, STYLES
 from .masking import masked
+from .moving import KEYS
+from .typos import meant
 
 PREFIX = "BUCKET_"
 POLICIES = ("allow", "deny", "local")
@@ -33,9 +34,9 @@ def _refuse(key: str, value: object, expected: str) -> ConfigError:
 
 def _switch(key: str, value: object) -> bool:
     # The environment's "False" is a text, which is true.
-    words = {"true": True, "false": False}
-    if isinstance(value, str) and value.lower() in words:
-        return words[value.lower()]
+    words = {"true": True, "false": False, "1": True, "0": False}
+    if isinstance(value, (str, int)) and str(value).lower() in words:
+        return words[str(value).lower()]
     if not isinstance(value, bool):
         raise _refuse(key, value, "True or False")
     return value
@@ -94,11 +95,28 @@ def _methods(key: str, value: object) -> tuple[str, ...]:
     return tuple(word.upper() for word in _words(key, value))
 
 
-def _styles(key: str, value: object) -> tuple[str, ...]:
-    words = _words(key, value)
-    if unknown := [word for word in words if word not in STYLES]:
-        raise _refuse(key, value, f"any of {', '.join(map(repr, STYLES))}, not {unknown[0]!r}")
+def _headers(key: str, value: object) -> tuple[str, ...] | Mapping[str, str]:
+    if isinstance(value, Mapping):
+        return _header_names(key, value)
+    words = () if isinstance(value, bool) else _words(key, value)
+    unknown = [word for word in words if word not in STYLES]
+    if unknown or isinstance(value, bool):
+        raise _refuse(
+            key,
+            value,
+            f"any of {', '.join(map(repr, STYLES))}; () for no headers; or a mapping of names, "
+            "such as {'limit': 'X-My-Limit'}",
+        )
     return words
+
+
+def _header_names(key: str, value: Mapping[Any, Any]) -> Mapping[str, str]:
+    for what, name in value.items():
+        if what not in NAMES:
+            raise _refuse(key, value, f"names for any of {', '.join(NAMES)}, not for {what!r}")
+        if not isinstance(name, str) or not HEADER_NAME.fullmatch(name):
+            raise _refuse(key, value, f"a header's name such as 'X-My-Limit', not {name!r}")
+    return dict(value)
 
 
 def _options(key: str, value: object) -> Mapping[str, Any]:
@@ -152,8 +170,8 @@ class Config:
     local_share: Annotated[float, _number(0, 1, "shares")] = 1.0
     #: How many refusals each process remembers; 0 is off.
     refusal_cache: Annotated[int, _whole(0, 100_000_000, "entries")] = 10_000
-    #: Header styles: x-ratelimit, ietf, ietf-11.
-    headers: Annotated[tuple[str, ...], _styles] = ("x-ratelimit",)
+    #: Header styles: x-ratelimit, ietf, ietf-11; or names of one's own.
+    headers: Annotated[tuple[str, ...] | Mapping[str, str], _headers] = ("x-ratelimit",)
     #: The body of a refusal: json, problem.
     error_format: Annotated[str, _one_of(FORMATS)] = "json"
     #: True: every limit is a dry-run limit.
@@ -163,7 +181,8 @@ class Config:
     def load(cls, settings: Mapping[str, Any]) -> Config:
         """Read and check the BUCKET_* keys.
 
-        :raises ConfigError: for a value that is not one, and for a key that is none.
+        :raises ConfigError: for a value that is not one, and for a key that resembles one of
+            ours or is Flask-Limiter's, renamed. Other keys are the application's.
         """
         hints = get_type_hints(cls, include_extras=True)
         checks = {
@@ -173,10 +192,22 @@ class Config:
         for key, value in settings.items():
             if not key.startswith(PREFIX):
                 continue
-            if key not in checks:
-                close = get_close_matches(key, checks, n=1)
-                hint = f"Did you mean {close[0]}?" if close else f"Known are {', '.join(checks)}."
-                raise ConfigError(f"{key} is not a setting of flask_bucket. {hint}")
-            name, check = checks[key]
-            values[name] = check(key, value)
+            if key in checks:
+                name, check = checks[key]
+                values[name] = check(key, value)
+            else:
+                _refuse_lookalike(key, checks)
         return cls(**values)
+
+
+def _refuse_lookalike(key: str, known: Iterable[str]) -> None:
+    """Refuse a key that was meant to be ours. BUCKET_NAME of an object storage was not."""
+    name = key.removeprefix(PREFIX)
+    # The prefix that all keys share would make any two of them look alike.
+    if close := meant(name, [k.removeprefix(PREFIX) for k in known], at_most=2):
+        raise ConfigError(f"{key} is not a setting of flask_bucket. Did you mean {PREFIX}{close}?")
+    if instead := KEYS.get(name):
+        raise ConfigError(
+            f"{key} is not a setting of flask_bucket. In place of Flask-Limiter's "
+            f"RATELIMIT_{name}, {instead}."
+        )

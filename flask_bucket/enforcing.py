@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,11 +16,11 @@ from werkzeug.exceptions import HTTPException
 from .answers import BreachAnswered, LimiterUnavailable, RateLimitExceeded
 from .bills import Bill, Bills
 from .config import Config
-from .decisions import Decision
+from .decisions import Charge, Decision
 from .decorators import BlueprintLimit, Decoration, Registry
 from .exchange import Exchange, Exchanges, current_request
 from .first_request import warn_of_setup
-from .headers import STYLES, whole_seconds, write
+from .headers import styles, whole_seconds, write
 from .keys import Spelling
 from .plans import BEFORE, Planner, Point
 from .rules import Rule
@@ -53,6 +54,9 @@ class Enforcer:
             on_outage=lambda reason: store_unavailable.send(app, limiter=limiter, reason=reason),
             on_recovery=lambda: store_recovered.send(app, limiter=limiter),
         )
+        self._styles = styles(config.headers)
+        #: Whether limits hold in this application alone, as a test may say.
+        self.enabled: bool | None = None
         self._limiter = limiter
         self._registry = registry
         self._first_seen = False
@@ -68,7 +72,7 @@ class Enforcer:
     @property
     def is_on(self) -> bool:
         """Whether limits hold: as ``BUCKET_ENABLED`` says, until ``limiter.enabled`` is set."""
-        enabled = self._registry.enabled
+        enabled = self._registry.enabled if self.enabled is None else self.enabled
         return self.config.enabled if enabled is None else enabled
 
     # Before the view.
@@ -186,6 +190,26 @@ class Enforcer:
             names = " and ".join(map(str, refused))
             logger.warning("Dry run: %s would have refused a request.", names)
 
+    # By hand.
+
+    def consume(self, charges: Sequence[Charge]) -> Decision:
+        """Charge buckets that belong to no rule."""
+        if not self.is_on:
+            return Decision(True)
+        if self.config.dry_run:
+            return self.store.take((), (), charges)
+        return self.store.take(charges)
+
+    def peek(self, charges: Sequence[Charge]) -> Decision:
+        """Return what consuming would answer, taking nothing."""
+        if not self.is_on:
+            return Decision(True)
+        decision = self.store.peek(charges)
+        if not self.config.dry_run:
+            return decision
+        shadows = tuple(replace(outcome, shadow=True) for outcome in decision.outcomes)
+        return replace(decision, allowed=True, outcomes=shadows, retry_after=0.0)
+
     # After the view.
 
     def after_view(self, response: Response) -> Response:
@@ -223,8 +247,8 @@ class Enforcer:
                 written.append(("Retry-After", str(whole_seconds(decision.retry_after))))
         outcome = None if decision.degraded else decision.binding
         if outcome is not None and exchanges.should_show(outcome):
-            for style in self.config.headers:
-                written += STYLES[style](decision, outcome)
+            for style in self._styles:
+                written += style(decision, outcome)
         write(written, response.headers)
 
     def _note_crash(self, app: Flask, exception: BaseException | None = None, **_: Any) -> None:

@@ -12,7 +12,11 @@ from .bills import Bill, Item
 from .bound import BoundRule
 from .decisions import Charge, Decision, Outcome
 from .errors import ConfigError
+from .limits import EXACT
 from .plans import Plan, Point
+
+#: Tokens that fill any bucket, however deep its debt.
+MORE_THAN_ANY_DEBT = EXACT - 1
 
 #: The attribute of a request that holds everything its Limiters keep on it.
 _ATTRIBUTE = "flask_bucket"
@@ -93,10 +97,27 @@ class Exchange:
             if cost != charge.cost:
                 corrections.append(Charge(charge.limit, charge.key, cost - charge.cost))
                 self.taken[i] = (Charge(charge.limit, charge.key, cost), bound)
+        self._correct(corrections)
+        return corrections
+
+    def forgiven(self) -> list[Charge]:
+        """Return the charges that fill the buckets of the view's own limits.
+
+        What was taken from them for this request is not given back a second time.
+        """
+        refills: list[Charge] = []
+        for i, (charge, bound) in enumerate(self.taken):
+            if bound.source == "view" and bound.rule.scope is None:
+                refills.append(Charge(charge.limit, charge.key, -MORE_THAN_ANY_DEBT))
+                self.taken[i] = (Charge(charge.limit, charge.key, 0), bound)
+        self._correct(refills)
+        return refills
+
+    def _correct(self, corrections: list[Charge]) -> None:
+        """Let the decisions say what the buckets hold after corrections."""
         if corrections and self.decision is not None:
             self.decision = self.decision.settled(corrections)
             self.standing = self.standing and self.standing.settled(corrections)
-        return corrections
 
     def _deducts(self, bound: BoundRule, response: Response | None) -> bool:
         """Return whether a rule keeps its tokens. It is asked once, and a crash keeps them."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 from uuid import UUID
 
 from flask import Flask, Response, has_app_context, has_request_context
 from flask.sansio.blueprints import Blueprint
 
+from . import moving
 from .answers import unavailable_over_http
 from .applications import add_enforcer, current_enforcer
 from .bills import charges_by_hand, client_by_hand
@@ -30,6 +30,7 @@ from .decorators import (
 from .enforcing import Enforcer
 from .errors import ConfigError
 from .exchange import Exchange, Exchanges, current_request
+from .functions import checked_function, plain
 from .limits import Limit, Number
 from .rules import (
     Breach,
@@ -39,7 +40,6 @@ from .rules import (
     checked_cost,
     checked_scope,
     make_rules,
-    plain,
     rules_of,
 )
 from .stores.breaker import Health
@@ -77,6 +77,7 @@ class Limiter:
     '19'
     """
 
+    @moving.hinting(moving.ARGUMENTS, moving.no_application)
     def __init__(
         self,
         app: Flask | None = None,
@@ -88,10 +89,9 @@ class Limiter:
         on_breach: Breach | None = None,
         name: str = "bucket",
     ) -> None:
-        if not callable(key_func) or not (on_breach is None or callable(on_breach)):
-            raise ConfigError(
-                f"key_func and on_breach are functions, not {key_func!r} and {on_breach!r}."
-            )
+        checked_function("key_func", key_func)
+        if on_breach is not None:
+            checked_function("on_breach", on_breach)
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]*", name):
             raise ConfigError(
                 f"A Limiter's name is a letter, then letters, digits, '_', '.' and '-', "
@@ -133,20 +133,18 @@ class Limiter:
         BUCKET_RECOVERY_INTERVAL  1.0              seconds between tries during an outage
         BUCKET_LOCAL_SHARE        1.0              part of each limit a worker grants when local
         BUCKET_REFUSAL_CACHE      10000            refusals remembered in each process; 0: none
-        BUCKET_HEADERS            ("x-ratelimit",) any of x-ratelimit, ietf
+        BUCKET_HEADERS            ("x-ratelimit",) x-ratelimit, ietf; or a mapping of names
         BUCKET_ERROR_FORMAT       "json"           body of a refusal: json, problem
         BUCKET_DRY_RUN            False            report what limits would refuse, refuse nothing
         ========================= ================ ==============================================
 
-        :raises ConfigError: for a value that is not one, and for an unknown ``BUCKET_`` key.
+        :raises ConfigError: for a value that is not one, and for a ``BUCKET_`` key that resembles
+            one of these or is Flask-Limiter's, renamed. Other keys are the application's.
         :raises RuntimeError: if the application has a Limiter of this name already, or has
             handled a request, so that it takes no more hooks.
         """
         if not is_application(app):
-            raise ConfigError(
-                f"{app!r} is not a Flask application. Expected Limiter(app, key_func=...): the "
-                "application first, everything else by name."
-            )
+            raise moving.no_application(app)
         try:
             add_enforcer(app, self.name, lambda: Enforcer(app, self, self._registry))
         except AssertionError as error:  # Flask's, for what comes after the first request
@@ -157,6 +155,7 @@ class Limiter:
 
     # Where views are written.
 
+    @moving.hinting(moving.OF_LIMIT, moving.without_a_name)
     def limit(
         self,
         rule: RuleSource | Rule | Sequence[RuleSource | Rule] | None = None,
@@ -230,6 +229,7 @@ class Limiter:
         )
         return LimitDecorator(rules, put_on=self._limit, enter=self._at_block)
 
+    @moving.hinting(moving.OF_LIMIT, moving.without_a_name)
     def shared_limit(
         self, rule: RuleSource, scope: str | Callable[[str], str], **same: Any
     ) -> LimitDecorator:
@@ -268,8 +268,7 @@ class Limiter:
 
     def request_filter(self, passes: Filter) -> Filter:
         """Register a function that lets a request pass without any limit by returning True."""
-        if not callable(passes):
-            raise ConfigError(f"A request filter is a function, not {passes!r}.")
+        checked_function("A request filter", passes)
         self._registry.filters.append(plain(passes))
         return passes
 
@@ -307,37 +306,40 @@ class Limiter:
         :raises ConfigError: for a limit, a key or a cost that cannot be used.
         """
         enforcer = current_enforcer(self.name)
-        charges = charges_by_hand(enforcer.spelling, limit, key, cost, scope)
-        if not enforcer.is_on:
-            return Decision(True)
-        if enforcer.config.dry_run:
-            return enforcer.store.take((), (), charges)
-        return enforcer.store.take(charges)
+        return enforcer.consume(charges_by_hand(enforcer.spelling, limit, key, cost, scope))
 
     def peek(
         self, limit: Limit | str, key: str | int | UUID, cost: int = 1, scope: str = "manual"
     ) -> Decision:
         """Return what :meth:`consume` would answer, taking nothing."""
         enforcer = current_enforcer(self.name)
-        charges = charges_by_hand(enforcer.spelling, limit, key, cost, scope)
-        if not enforcer.is_on:
-            return Decision(True)
-        decision = enforcer.store.peek(charges)
-        if not enforcer.config.dry_run:
-            return decision
-        shadows = tuple(replace(outcome, shadow=True) for outcome in decision.outcomes)
-        return replace(decision, allowed=True, outcomes=shadows, retry_after=0.0)
+        return enforcer.peek(charges_by_hand(enforcer.spelling, limit, key, cost, scope))
 
-    def reset(self, client: str | int | UUID) -> int:
+    def reset(self, client: str | int | UUID = _NOTHING) -> int:
         """Forget all buckets of a client, so that they are full; return how many there were.
 
+        Without a client, forget every bucket of this Limiter: for tests and accidents.
+
         :param client: as the key function returns it, such as ``"2001:db8::/64"``.
+        :raises ConfigError: for None, which a key function may have returned by mistake.
         :raises StoreUnavailable: if the store cannot be reached.
         """
-        enforcer = current_enforcer(self.name)
-        spelled = enforcer.spelling.client(client_by_hand(client))
+        spelling = current_enforcer(self.name).spelling
+        spelled = None if client is _NOTHING else spelling.client(client_by_hand(client))
         with unavailable_over_http():
-            return enforcer.store.reset(spelled)
+            return current_enforcer(self.name).store.reset(spelled, spelling.prefix)
+
+    def reset_current(self) -> None:
+        """Forget the buckets that the view's own limits charged for the current request.
+
+        For a login that succeeds: it forgives the failures before it. The buckets of application,
+        blueprint and default limits stay as they are, and so do those with a `scope`, since
+        other views or other clients' guesses are counted in them.
+        """
+        exchange = self._exchange
+        refills = [] if exchange is None else exchange.forgiven()
+        if refills:
+            current_enforcer(self.name).store.settle(refills)
 
     def health(self) -> Health:
         """Return how the store does, for a health endpoint: no call is made for it.
@@ -384,3 +386,8 @@ class Limiter:
     @property
     def _exchange(self) -> Exchange | None:
         return Exchanges.of(current_request()).by_limiter.get(self.name)
+
+    if not TYPE_CHECKING:  # to a type checker, every attribute would exist
+
+        def __getattr__(self, name: str) -> Any:
+            raise moving.missing_attribute(name)

@@ -57,7 +57,8 @@ def test_the_docstring_of_init_app_lists_every_key() -> None:
     ("key", "value"),
     [
         ("ENABLED", "yes"),
-        ("ENABLED", 1),
+        ("ENABLED", 2),
+        ("ENABLED", 1.0),
         ("ENABLED", None),
         ("REDIS_URL", 6379),
         ("REDIS_URL", ""),
@@ -109,9 +110,13 @@ def test_the_docstring_of_init_app_lists_every_key() -> None:
         ("HEADERS", "draft-3"),
         ("HEADERS", ["x-ratelimit", "draft-3"]),
         ("HEADERS", 5),
+        ("HEADERS", True),
+        ("HEADERS", {"rate": "X-My-Limit"}),
+        ("HEADERS", {"limit": "X My Limit"}),
+        ("HEADERS", {"limit": None}),
         ("ERROR_FORMAT", "xml"),
         ("DRY_RUN", "maybe"),
-        ("DRY_RUN", 0),
+        ("DRY_RUN", -1),
     ],
 )
 def test_a_bad_value_is_an_error_when_the_application_is_made(key: str, value: Any) -> None:
@@ -139,7 +144,7 @@ def test_a_bad_limit_is_named_with_its_key(key: str) -> None:
         ("BUCKET_DEFAULT_LIMIT", "BUCKET_DEFAULT_LIMITS"),
         ("BUCKET_ENABLE", "BUCKET_ENABLED"),
         ("BUCKET_REDIS_URI", "BUCKET_REDIS_URL"),
-        ("BUCKET_COLOUR_OF_THE_SKY", "Known are"),
+        ("BUCKET_HEADRES", "BUCKET_HEADERS"),
     ],
 )
 def test_an_unknown_key_is_an_error_with_a_suggestion(key: str, meant: str) -> None:
@@ -148,7 +153,8 @@ def test_an_unknown_key_is_an_error_with_a_suggestion(key: str, meant: str) -> N
 
 
 def test_keys_of_others_are_left_alone() -> None:
-    Limiter(configured(BUCKETS=1, S3_BUCKET_NAME="x", RATELIMIT_ENABLED=False))
+    Limiter(configured(BUCKETS=1, S3_BUCKET_NAME="x"))
+    Limiter(configured(BUCKET_NAME="photos", BUCKET_REGION="eu-1", BUCKET_PUBLIC_URL="https://x"))
 
 
 @pytest.mark.parametrize(
@@ -157,6 +163,8 @@ def test_keys_of_others_are_left_alone() -> None:
         ("ENABLED", "false", False),
         ("ENABLED", "False", False),
         ("ENABLED", "TRUE", True),
+        ("ENABLED", "1", True),
+        ("ENABLED", "0", False),
         ("REDIS_URL", "redis://localhost:6379/0", "redis://localhost:6379/0"),
         ("REDIS_URL", "memory://", "memory://"),
         ("REDIS_OPTIONS", '{"client_name": "shop"}', {"client_name": "shop"}),
@@ -180,6 +188,7 @@ def test_keys_of_others_are_left_alone() -> None:
         ("HEADERS", '["ietf"]', ("ietf",)),
         ("HEADERS", "[]", ()),
         ("HEADERS", "", ()),
+        ("HEADERS", '{"limit": "X-My-Limit"}', {"limit": "X-My-Limit"}),
         ("ERROR_FORMAT", "problem", "problem"),
         ("DRY_RUN", "true", True),
         ("DRY_RUN", "False", False),
