@@ -41,7 +41,9 @@ def client_address() -> str:
     anyone may write it.
     """
     given = request.remote_addr or ""
-    prefix = current_app.config.get("BUCKET_IPV6_PREFIX", DEFAULT_IPV6_PREFIX)
+    prefix = DEFAULT_IPV6_PREFIX
+    if ":" in given:
+        prefix = current_app.config.get("BUCKET_IPV6_PREFIX", prefix)
     address = normal_address(given, prefix) if len(given) <= LONGEST_CACHED else None
     if address is None:
         _warn_of_no_address(given)

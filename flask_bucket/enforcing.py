@@ -18,7 +18,7 @@ from .bills import Bill, Bills
 from .config import Config
 from .decisions import Charge, Decision
 from .decorators import BlueprintLimit, Decoration, Registry
-from .exchange import Exchange, Exchanges, current_request
+from .exchange import Exchange, Exchanges, current_exchanges
 from .first_request import warn_of_setup
 from .headers import styles, whole_seconds, write
 from .keys import Spelling
@@ -114,21 +114,21 @@ class Enforcer:
     # The way of every charge.
 
     def _exchange(self) -> Exchange | None:
-        """Return the current request's exchange, which begins here if it is new.
+        """Return the current request's exchange; None if a filter let the request pass."""
+        exchange = current_exchanges().by_limiter.get(self.name)
+        if exchange is None:
+            exchange = self._begin()
+        return None if exchange.filtered else exchange
 
-        :returns: None if a filter let it pass.
-        """
-        req = current_request()
+    def _begin(self) -> Exchange:
+        """Begin a request's exchange."""
         if not self._first_seen:
             self._first_seen = True
-            in_process = isinstance(innermost(self.store), MemoryStore)
-            warn_of_setup(req, in_process=in_process)
-        exchanges = Exchanges.of(req)
-        exchange = exchanges.by_limiter.get(self.name)
-        if exchange is None:
-            plan = self.planner.plan(req.endpoint, req.method)
-            exchange = exchanges.by_limiter[self.name] = Exchange(plan, exchanges)
-        return None if exchange.filtered else exchange
+            warn_of_setup(request, in_process=isinstance(innermost(self.store), MemoryStore))
+        exchanges = current_exchanges()
+        exchange = Exchange(self.planner.plan(request.endpoint, request.method), exchanges)
+        exchanges.by_limiter[self.name] = exchange
+        return exchange
 
     def _charge(self, exchange: Exchange, point: Point | None) -> None:
         """Charge all that applies at one point, in one call of the store.
@@ -214,7 +214,7 @@ class Enforcer:
 
     def after_view(self, response: Response) -> Response:
         """Give back what need not be paid, settle the rest, and tell the client."""
-        exchanges = Exchanges.of(current_request())
+        exchanges = current_exchanges()
         exchange = exchanges.by_limiter.get(self.name)
         if exchange is None or exchange.decision is None:
             return response
@@ -229,7 +229,7 @@ class Enforcer:
 
     def at_teardown(self, error: BaseException | None) -> None:
         """Close a request that was never answered, such as one that a test's client lets fail."""
-        exchange = Exchanges.of(current_request()).by_limiter.get(self.name)
+        exchange = current_exchanges().by_limiter.get(self.name)
         if exchange is not None:
             self._close(exchange)
 
@@ -256,6 +256,6 @@ class Enforcer:
         if isinstance(exception, HTTPException):
             return  # an answer such as abort(401), which Flask-RESTful signals as well
         if has_request_context():
-            exchange = Exchanges.of(current_request()).by_limiter.get(self.name)
+            exchange = current_exchanges().by_limiter.get(self.name)
             if exchange is not None:
                 exchange.crashed = True

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from flask import Request, Response, request
+from flask import Response, request
 
 from .bills import Bill, Item
 from .bound import BoundRule
@@ -171,16 +171,11 @@ class Exchanges:
         self.shown = outcome
         return True
 
-    @classmethod
-    def of(cls, request: Request) -> Exchanges:
-        """Return what is kept on a request, which begins with nothing."""
-        kept: Exchanges | None = request.__dict__.get(_ATTRIBUTE)
-        if kept is None:
-            kept = request.__dict__[_ATTRIBUTE] = cls()
-        return kept
 
-
-def current_request() -> Request:
-    """Return the current request itself: each look through Flask's proxy takes its time."""
-    req: Request = request._get_current_object()  # type: ignore[attr-defined]  # the proxy's
-    return req
+def current_exchanges() -> Exchanges:
+    """Return what is kept on the current request, which begins with nothing."""
+    attributes: dict[str, Any] = request._get_current_object().__dict__  # type: ignore[attr-defined]  # the proxy's
+    kept: Exchanges | None = attributes.get(_ATTRIBUTE)
+    if kept is None:
+        kept = attributes[_ATTRIBUTE] = Exchanges()
+    return kept

@@ -29,7 +29,7 @@ from .decorators import (
 )
 from .enforcing import Enforcer
 from .errors import ConfigError
-from .exchange import Exchange, Exchanges, current_request
+from .exchange import Exchange, current_exchanges
 from .functions import checked_function, plain
 from .limits import Limit, Number
 from .rules import (
@@ -385,7 +385,7 @@ class Limiter:
 
     @property
     def _exchange(self) -> Exchange | None:
-        return Exchanges.of(current_request()).by_limiter.get(self.name)
+        return current_exchanges().by_limiter.get(self.name)
 
     if not TYPE_CHECKING:  # to a type checker, every attribute would exist
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import select
 import socket
 import ssl
 import time
+from collections.abc import Callable
 from typing import Any
 
 import hiredis
@@ -31,17 +33,26 @@ def packed(*words: Any) -> bytes:
     return command
 
 
+#: Raised by a socket that cannot go on yet.
+_NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
 class Wire:
     """A connection to a server. Used by one thread at a time.
+
+    The socket itself never waits. Before each wait the time left is computed from the deadline:
+    neither a signal that interrupts it nor a reply that drips can extend it.
 
     :param sock: connected, and over TLS if need be.
     :param took: seconds that connecting took.
     """
 
-    __slots__ = ("_replies", "_sock", "took")
+    __slots__ = ("_readable", "_replies", "_sock", "took")
 
     def __init__(self, sock: socket.socket, took: float = 0.0) -> None:
+        sock.setblocking(False)
         self._sock = sock
+        self._readable = _waits_for(sock, writable=False)
         self._replies = hiredis.Reader(
             protocolError=exceptions.InvalidResponse, replyError=error_of
         )
@@ -53,9 +64,8 @@ class Wire:
         Found out before a charge is sent: afterwards nobody could say whether it was taken.
         """
         try:
-            self._sock.settimeout(0)
             self._sock.recv(1)
-        except (BlockingIOError, ssl.SSLWantReadError):
+        except _NOT_YET:
             return not self._replies.has_data()
         except Exception:
             return False
@@ -68,8 +78,7 @@ class Wire:
         :raises redis.RedisError: whatever goes wrong.
         """
         try:
-            self._sock.settimeout(left(deadline))
-            self._sock.sendall(command)
+            self._send(command, deadline)
             reply = self._read(deadline)
         except exceptions.RedisError:
             raise
@@ -88,12 +97,23 @@ class Wire:
         """Close this process's end. After a fork, the other process's stays open."""
         self._sock.close()
 
+    def _send(self, command: bytes, deadline: float) -> None:
+        while command:
+            try:
+                command = command[self._sock.send(command) :]
+            except ssl.SSLWantReadError:
+                self._readable(left(deadline))
+            except _NOT_YET:
+                _waits_for(self._sock, writable=True)(left(deadline))
+
     def _read(self, deadline: float) -> Any:
         size, before = 0, b""
         while True:
-            # Set anew for each part, or a reply that drips would have the whole time for each.
-            self._sock.settimeout(left(deadline))
-            received = self._sock.recv(65_536)
+            self._readable(left(deadline))
+            try:
+                received = self._sock.recv(65_536)
+            except _NOT_YET:
+                continue
             if not received:
                 raise exceptions.ConnectionError("the server closed the connection")
             size += len(received)
@@ -104,6 +124,20 @@ class Wire:
             reply = self._replies.gets()
             if reply is not False:
                 return reply
+
+
+def _waits_for(sock: socket.socket, *, writable: bool) -> Callable[[float], object]:
+    """Return a function that waits, for some seconds at most, until a socket can go on.
+
+    It may return early. gevent's poll, in the place of the system's, lets others run meanwhile;
+    eventlet and Windows have none.
+    """
+    if hasattr(select, "poll"):
+        poll = select.poll()
+        poll.register(sock, select.POLLOUT if writable else select.POLLIN)
+        return lambda seconds: poll.poll(seconds * 1000)
+    reading, writing = ([], [sock]) if writable else ([sock], [])
+    return lambda seconds: select.select(reading, writing, [], seconds)
 
 
 def left(deadline: float) -> float:
