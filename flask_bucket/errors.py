@@ -34,4 +34,11 @@ class BucketUnreadable(StoreUnavailable):
 
 
 class Connecting(StoreUnavailable):
-    """A connection is being made, and nothing has failed: this request could not wait for it."""
+    """A connection is being made, and nothing has failed: this request could not wait for it.
+
+    :param in_vain: whether it is not the first request that waited for this connection in vain.
+    """
+
+    def __init__(self, reason: str, *, in_vain: bool = False) -> None:
+        super().__init__(reason)
+        self.in_vain = in_vain

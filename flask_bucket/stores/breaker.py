@@ -77,7 +77,8 @@ class Breaker:
         with self._lock:
             if self._outage is None:
                 return Health("connecting" if self.is_connecting else "ok")
-            state: Literal["degraded", "recovering"] = "degraded" if self.is_open else "recovering"
+            unwell = self.is_open or self.is_connecting
+            state: Literal["degraded", "recovering"] = "degraded" if unwell else "recovering"
             return Health(state, *self._outage, self.seconds_to_next_try())
 
     def enter(self) -> int | None:
@@ -105,6 +106,23 @@ class Breaker:
             if not wrote:
                 return False
             self._outage = None
+            return True
+
+    def connecting(self, ticket: int, reason: str, *, in_vain: bool) -> bool:
+        """Note that a call came while a connection was made; return whether that begins an outage.
+
+        No call is held back for it, since they do not wait, and the connection is used as soon
+        as it is up.
+
+        :param in_vain: whether a second call has waited for that connection.
+        """
+        with self._lock:
+            if ticket != self._changes:
+                return False
+            self.is_connecting = True
+            if not in_vain or self._outage is not None:
+                return False
+            self._outage = (time.time(), reason)
             return True
 
     def failed(self, ticket: int, reason: str) -> bool:

@@ -127,21 +127,24 @@ class OutageStore(WrappingStore):
             self._log_unreadable(error)
             self._end(breaker.succeeded(ticket, wrote=False))
             return None
-        except Connecting:
-            breaker.is_connecting = True  # nothing has failed, so the next request asks again
+        except Connecting as error:
+            self._begin(breaker.connecting(ticket, str(error), in_vain=error.in_vain), error)
             return None
         except StoreUnavailable as error:
-            if breaker.failed(ticket, str(error)):
-                logger.error(
-                    "The store is out of reach; until it answers, BUCKET_ON_ERROR=%r decides: %s",
-                    self.policy,
-                    error,
-                )
-                self._on_outage(str(error))
+            self._begin(breaker.failed(ticket, str(error)), error)
             return None
         if breaker.doubts:
             self._end(breaker.succeeded(ticket, wrote=wrote(result)))
         return result
+
+    def _begin(self, began: bool, error: StoreUnavailable) -> None:
+        if began:
+            logger.error(
+                "The store is out of reach; until it answers, BUCKET_ON_ERROR=%r decides: %s",
+                self.policy,
+                error,
+            )
+            self._on_outage(str(error))
 
     def _end(self, ended: bool) -> None:
         if ended:

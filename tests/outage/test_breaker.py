@@ -507,6 +507,22 @@ def test_a_connection_in_the_making_is_no_outage(caplog: pytest.LogCaptureFixtur
     assert caplog.records == []
 
 
+def test_a_connection_that_two_requests_waited_for_in_vain_is_an_outage_until_it_is_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fickle = Fickle()
+    store = OutageStore(fickle)
+    fickle.error = Connecting("soon", in_vain=True)
+    for _ in range(3):
+        assert store.take([CHARGE]).degraded
+    assert store.health().state == "degraded"
+    assert fickle.asked == 3, "none is held back"
+    fickle.error = None
+    assert not store.take([CHARGE]).degraded
+    assert store.health() == Health("ok")
+    assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
+
+
 def test_a_connection_that_fails_in_the_end_is_an_outage() -> None:
     fickle = Fickle()
     store = OutageStore(fickle)

@@ -103,7 +103,10 @@ class Maker(Generic[Made]):
             )
         elif now >= ends or (alone and self._vain >= PATIENT):
             self._vain += 1
-            raise Connecting(f"a connection has been in the making for {now - began:.2f} s")
+            raise Connecting(
+                f"a connection has been in the making for {now - began:.2f} s",
+                in_vain=self._vain >= PATIENT,
+            )
         else:
             ends = min(ends, began + self._seconds)
         self.changed.wait(ends - now)
