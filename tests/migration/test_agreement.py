@@ -180,3 +180,58 @@ def test_messages_and_handlers_of_a_breach_are_used(monkeypatch: pytest.MonkeyPa
     assert "too fast" in both.theirs.get("/said", environ_base={"REMOTE_ADDR": "192.0.2.1"}).text
     assert "too fast" in both.ours.get("/said", environ_base={"REMOTE_ADDR": "192.0.2.1"}).text
     assert both.ask("/teapot") == (418, 418)
+
+
+def test_numbers_are_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    def declare(app: Flask, limiter: Any) -> None:
+        def user() -> int:
+            return int(request.args["user"])
+
+        served(app, "/", limiter.limit("2/minute", key_func=user))
+
+    both = Both(declare, monkeypatch)
+    assert both.allowed(3, "/?user=7") == (2, 2)
+    assert both.allowed(3, "/?user=8") == (2, 2)
+
+
+def test_functions_within_a_view_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    def declare(app: Flask, limiter: Any) -> None:
+        inner = limiter.limit("4/minute")(view("inner"))
+        app.add_url_rule("/twice", "twice", lambda: inner() + inner())
+        app.add_url_rule("/once", "once", lambda: inner())
+
+    both = Both(declare, monkeypatch)
+    assert both.allowed(3, "/twice") == (2, 2)
+    assert both.allowed(6, "/once") == (4, 4)
+
+
+LEVELS = [None, True, False]
+
+
+@pytest.mark.parametrize("outer", LEVELS)
+@pytest.mark.parametrize("inner", LEVELS)
+@pytest.mark.parametrize("own", LEVELS)
+@pytest.mark.parametrize("default", [[], ["1/minute"]])
+def test_levels_override_each_other_or_add_up(
+    monkeypatch: pytest.MonkeyPatch,
+    outer: bool | None,
+    inner: bool | None,
+    own: bool | None,
+    default: list[str],
+) -> None:
+    """Of each level, whether it has a limit, and whether that overrides the levels around it."""
+
+    def declare(app: Flask, limiter: Any) -> None:
+        around, within = Blueprint("around", __name__), Blueprint("within", __name__)
+        for level, overrides, amount in ((around, outer, 2), (within, inner, 3)):
+            if overrides is not None:
+                limiter.limit(f"{amount}/minute", override_defaults=overrides)(level)
+        index = view("index")
+        if own is not None:
+            index = limiter.limit("4/minute", override_defaults=own)(index)
+        within.add_url_rule("/", "index", index)
+        around.register_blueprint(within)
+        app.register_blueprint(around)
+
+    theirs, ours = Both(declare, monkeypatch, default_limits=default).allowed(6)
+    assert theirs == ours

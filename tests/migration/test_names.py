@@ -17,6 +17,7 @@ from flask_limiter.contrib import util as contrib
 
 from flask_bucket import Limiter as OurLimiter
 from flask_bucket.config import Config
+from flask_bucket.moving import ARGUMENTS, ATTRIBUTES, KEYS, OF_LIMIT
 from tests.docs.pages import ROOT
 
 PAGE = (ROOT / "docs" / "migration.md").read_text(encoding="utf-8")
@@ -118,7 +119,48 @@ def test_what_stands_beside_them_exists_here(heading: str) -> None:
     for ours in rows(heading).values():
         for code in re.findall(r"`([^`]+)`", ours):
             name = re.split(r"[^\w]", code.removeprefix("limiter."))[0]
-            assert name in OURS | keys | {"logging"}, code
+            assert name in OURS | keys | ELSEWHERE, code
+
+
+#: Names of the tables' second column that are no names of ours.
+ELSEWHERE = {"logging", "request", "current_app", "flask", "Rule", "Retry"}
+
+#: Flask-Limiter's names that have no counterpart.
+WINDOWS = {"strategy", "RATELIMIT_STRATEGY"}
+INTERNAL = {
+    "finalized",
+    "parent_limit",
+    "limit_by",
+    "bind",
+    "bind_parent",
+    "initialized",
+    "limiter",
+}
+
+
+@pytest.mark.parametrize("heading", sorted(TABLES.keys() - {"Commands"}))
+def test_only_windows_and_internals_have_no_counterpart(heading: str) -> None:
+    without = {name for name, ours in rows(heading).items() if ours == "none"}
+    without = {name for name in without if "meta" not in name.lower()}
+    assert without <= WINDOWS | INTERNAL
+
+
+@pytest.mark.parametrize(
+    ("heading", "told"), [("Constructor", ARGUMENTS), ("`limit` and `shared_limit`", OF_LIMIT)]
+)
+def test_whoever_writes_an_argument_that_is_not_ours_is_told(
+    heading: str, told: dict[str, str]
+) -> None:
+    assert TABLES[heading] - OURS <= told.keys()
+
+
+def test_whoever_reads_an_attribute_that_is_not_ours_is_told() -> None:
+    assert TABLES["Attributes and methods"] - OURS <= ATTRIBUTES.keys()
+
+
+def test_whoever_leaves_a_key_over_is_told() -> None:
+    keys = {key.removeprefix("RATELIMIT_") for key in TABLES["Configuration keys"]}
+    assert keys <= KEYS.keys()
 
 
 def test_every_command_of_ours_exists() -> None:
