@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from datetime import datetime
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
+from flask import Response as FlaskResponse
+from werkzeug.datastructures import Headers
 from werkzeug.exceptions import HTTPException, ServiceUnavailable, TooManyRequests
 from werkzeug.routing.exceptions import RoutingException
 from werkzeug.wrappers import Response
@@ -127,6 +130,33 @@ class LimiterUnavailable(StoreUnavailable, MachineReadable, ServiceUnavailable):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.reason, self.wait, self.error_format)
+
+
+def with_headers(response: FlaskResponse, written: Sequence[tuple[str, str]]) -> FlaskResponse:
+    """Return a response with some headers set.
+
+    A copy, since the application may answer other requests with the very same object.
+    """
+    names = {name.lower() for name, _ in written}
+    kept = [(name, value) for name, value in response.headers if name.lower() not in names]
+    answer = copy(response)
+    answer.headers = Headers([*kept, *written])
+    return answer
+
+
+def in_place_of(response: FlaskResponse, answer: FlaskResponse) -> FlaskResponse:
+    """Return the answer of ``on_breach`` in the place of a response that was made of it.
+
+    Some frameworks make a document of their own of every exception. Headers that hooks have added
+    to it are kept.
+    """
+    names = {name.lower() for name, _ in answer.headers}
+    added = [
+        (name, value)
+        for name, value in response.headers
+        if name.lower() not in names and not name.lower().startswith("content-")
+    ]
+    return with_headers(answer, added)
 
 
 @contextmanager

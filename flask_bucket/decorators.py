@@ -7,17 +7,19 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
-from functools import partial, wraps
+from functools import wraps
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakSet, ref
 
 from flask import has_request_context
 from flask.sansio.app import App
 from flask.sansio.blueprints import Blueprint
+from werkzeug.exceptions import HTTPException
 
 from .clients import KeyFunc
 from .decisions import Decision
 from .errors import ConfigError
+from .functions import is_view
 from .rules import Rule
 
 View = Callable[..., Any]
@@ -110,14 +112,14 @@ class Registry:
         self,
         target: View,
         rules: tuple[Rule, ...],
-        charge: Callable[[Decoration], None],
+        charge: Callable[[Decoration], HTTPException | None],
     ) -> View:
         """Wrap a function so that its rules are charged when it is called.
 
         A function that is wrapped already gets one wrapper for all, so that stacked limits are
         one call of the store.
 
-        :param charge: charges a decoration, and raises a refusal.
+        :param charge: charges a decoration, and raises a refusal or returns it as the answer.
         :raises ConfigError: for anything but a function.
         """
         if not is_view(target):
@@ -138,16 +140,16 @@ class Registry:
             async def wrapper(*args: Any, **kwargs: Any) -> Any:
                 if in_thread:
                     # A running loop can await nothing from within, so that happens elsewhere.
-                    await asyncio.to_thread(charge, decoration)
+                    refusal = await asyncio.to_thread(charge, decoration)
                 else:
-                    charge(decoration)
-                return await function(*args, **kwargs)
+                    refusal = charge(decoration)
+                return await function(*args, **kwargs) if refusal is None else refusal
         else:
 
             @wraps(function)
             def wrapper(*args: Any, **kwargs: Any) -> Any:
-                charge(decoration)
-                return function(*args, **kwargs)
+                refusal = charge(decoration)
+                return function(*args, **kwargs) if refusal is None else refusal
 
         decoration = Decoration(self, rules, function, ref(wrapper))
         setattr(wrapper, _DECORATION, decoration)
@@ -263,29 +265,3 @@ def _keep(wrapper: View, function: View) -> None:
             f"{function!r} cannot be limited, since it takes no attributes. Limit a function "
             "that calls it."
         ) from None
-
-
-def chain(function: View) -> Iterator[View]:
-    """Yield a function and everything it wraps, from the outside in."""
-    seen: set[int] = set()
-    current: Any = function
-    while current is not None and id(current) not in seen:
-        seen.add(id(current))
-        yield current
-        if isinstance(current, partial):
-            current = current.func
-        else:
-            current = getattr(current, "__func__", None) or getattr(current, "__wrapped__", None)
-
-
-def is_application(app: object) -> bool:
-    """Return whether an object is a Flask application, by what it has.
-
-    Its class does not tell: instrumentation replaces ``flask.Flask`` before or after our import.
-    """
-    return hasattr(app, "wsgi_app") and hasattr(app, "extensions")
-
-
-def is_view(target: object) -> bool:
-    """Return whether a target may stand for a view. Classes and applications are called too."""
-    return callable(target) and not (isinstance(target, type) or is_application(target))

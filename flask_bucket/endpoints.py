@@ -8,7 +8,8 @@ from flask import Flask
 from flask.sansio.blueprints import Blueprint
 from flask.views import http_method_funcs
 
-from .decorators import NOT_EXEMPT, Decoration, Exemption, Registry, View, chain
+from .decorators import NOT_EXEMPT, Decoration, Exemption, Registry, View
+from .functions import chain
 from .keys import SCOPE_MARK, spelled
 from .rules import Rule
 
@@ -122,3 +123,17 @@ def _verbs(view: View) -> Iterator[View]:
     for name in ("dispatch_request", *http_method_funcs):
         if (function := getattr(view_class, name, None)) is not None:
             yield function
+
+
+def handles_errors(app: Flask, decoration: Decoration) -> bool:
+    """Return whether a decorated function is an error handler of an application.
+
+    Flask's table of error handlers is read here and nowhere else.
+    """
+    wrapper = decoration.wrapper()
+    return any(
+        wrapper is handler
+        for by_code in app.error_handler_spec.values()
+        for by_class in by_code.values()
+        for handler in by_class.values()
+    )

@@ -13,14 +13,21 @@ from flask import Flask, Response, has_request_context, request
 from flask.signals import got_request_exception
 from werkzeug.exceptions import HTTPException
 
-from .answers import BreachAnswered, LimiterUnavailable, RateLimitExceeded
+from .answers import (
+    BreachAnswered,
+    LimiterUnavailable,
+    RateLimitExceeded,
+    in_place_of,
+    with_headers,
+)
 from .bills import Bill, Bills
 from .config import Config
 from .decisions import Charge, Decision
 from .decorators import BlueprintLimit, Decoration, Registry
+from .endpoints import handles_errors
 from .exchange import Exchange, Exchanges, current_exchanges
 from .first_request import warn_of_setup
-from .headers import styles, whole_seconds, write
+from .headers import styles, whole_seconds
 from .keys import Spelling
 from .plans import BEFORE, Planner, Point
 from .rules import Rule
@@ -95,15 +102,26 @@ class Enforcer:
 
     # At a decorator, or within the view.
 
-    def at_decorator(self, decoration: Decoration) -> None:
-        """Charge a decorated function where it is called."""
+    def at_decorator(self, decoration: Decoration) -> HTTPException | None:
+        """Charge a decorated function where it is called.
+
+        :returns: the answer of an error handler that is refused. Flask would make a 500 of an
+            exception that is raised there.
+        """
         exchange = self._exchange() if self.is_on else None
         if exchange is None:
-            return
+            return None
         point = exchange.plan.at(decoration)
-        if point is None:
-            point = self.planner.stray(decoration, request.endpoint, request.method)
-        self._charge(exchange, point)
+        if point is not None:
+            self._charge(exchange, point)
+            return None
+        try:
+            self._charge(exchange, self.planner.stray(decoration, request.endpoint, request.method))
+        except HTTPException as refusal:
+            if not handles_errors(self.app, decoration):
+                raise
+            return refusal
+        return None
 
     def at_block(self, rules: Sequence[Rule]) -> None:
         """Charge the block of a ``with`` statement."""
@@ -170,6 +188,7 @@ class Enforcer:
             response = self.app.make_response(answer)
             if isinstance(answer, (str, bytes, dict, list)):
                 response.status_code = 429  # a body alone says nothing about the status
+            exchange.answer = response
             return BreachAnswered(response)
         message = bound.error_message
         message = message() if callable(message) else message
@@ -218,14 +237,17 @@ class Enforcer:
         exchange = exchanges.by_limiter.get(self.name)
         if exchange is None or exchange.decision is None:
             return response
+        # A framework may signal an exception as a crash, and answer it all the same.
+        exchange.crashed = exchange.crashed and response.status_code >= 500
         self._close(exchange, response)
         if exchange.taken and response.is_streamed:
             # Its body, and the cost of that, is still to come.
             response.call_on_close(partial(self._close, exchange))
+        if exchange.answer is not None and exchange.answer.status_code == response.status_code:
+            response = in_place_of(response, exchange.answer)
         decision = exchange.told(response)
-        if decision is not None:
-            self._write_headers(exchanges, decision, response)
-        return response
+        written = [] if decision is None else self._headers(exchanges, decision, response)
+        return with_headers(response, written) if written else response
 
     def at_teardown(self, error: BaseException | None) -> None:
         """Close a request that was never answered, such as one that a test's client lets fail."""
@@ -239,7 +261,10 @@ class Enforcer:
         if corrections:
             self.store.settle(corrections)
 
-    def _write_headers(self, exchanges: Exchanges, decision: Decision, response: Response) -> None:
+    def _headers(
+        self, exchanges: Exchanges, decision: Decision, response: Response
+    ) -> list[tuple[str, str]]:
+        """Return the headers that tell a decision."""
         written: list[tuple[str, str]] = []
         if not decision.allowed:
             written.append(("Cache-Control", "no-store"))
@@ -249,7 +274,7 @@ class Enforcer:
         if outcome is not None and exchanges.should_show(outcome):
             for style in self._styles:
                 written += style(decision, outcome)
-        write(written, response.headers)
+        return written
 
     def _note_crash(self, app: Flask, exception: BaseException | None = None, **_: Any) -> None:
         """Note an exception that nobody handled: the tokens of the request stay taken."""

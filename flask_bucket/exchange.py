@@ -39,6 +39,8 @@ class Exchange:
     taken: list[Item] = field(default_factory=list)
     #: The real cost, if the view said it.
     real_cost: int | None = None
+    #: The response that on_breach wrote.
+    answer: Response | None = None
     #: Whether the view raised an exception that nobody handled.
     crashed: bool = False
     #: Whether any of the tokens taken are given back as a rule.

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from flask import Flask, Response, has_app_context, has_request_context
 from flask.sansio.blueprints import Blueprint
+from werkzeug.exceptions import HTTPException
 
 from . import moving
 from .answers import unavailable_over_http
@@ -25,12 +26,11 @@ from .decorators import (
     LimitDecorator,
     Registry,
     Target,
-    is_application,
 )
 from .enforcing import Enforcer
 from .errors import ConfigError
 from .exchange import Exchange, current_exchanges
-from .functions import checked_function, plain
+from .functions import checked_function, is_application, plain
 from .limits import Limit, Number
 from .rules import (
     Breach,
@@ -281,10 +281,10 @@ class Limiter:
     def _at_blueprint(self, limit: BlueprintLimit) -> None:
         current_enforcer(self.name).at_blueprint(limit)
 
-    def _at_decorator(self, decoration: Decoration) -> None:
-        # Limits are for requests, and functions may be called from elsewhere.
-        if self._registry.enabled is not False and has_request_context():
-            current_enforcer(self.name).at_decorator(decoration)
+    def _at_decorator(self, decoration: Decoration) -> HTTPException | None:
+        if self._registry.enabled is False or not has_request_context():
+            return None  # limits are for requests, and functions may be called from elsewhere
+        return current_enforcer(self.name).at_decorator(decoration)
 
     def _at_block(self, rules: tuple[Rule, ...]) -> None:
         if self._registry.enabled is not False and has_request_context():

@@ -1,10 +1,10 @@
-"""Functions that users hand in: checked where they are written, and called without awaiting."""
+"""Functions that users hand in: checked, called without awaiting, and looked into."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from functools import wraps
+from collections.abc import Callable, Iterator
+from functools import partial, wraps
 from typing import Any
 
 from flask import current_app
@@ -60,3 +60,29 @@ def plain(function: Callable[..., Any]) -> Callable[..., Any]:
         return current_app.ensure_sync(function)(*args)
 
     return awaited
+
+
+def chain(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
+    """Yield a function and everything it wraps, from the outside in."""
+    seen: set[int] = set()
+    current: Any = function
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        if isinstance(current, partial):
+            current = current.func
+        else:
+            current = getattr(current, "__func__", None) or getattr(current, "__wrapped__", None)
+
+
+def is_application(app: object) -> bool:
+    """Return whether an object is a Flask application, by what it has.
+
+    Its class does not tell: instrumentation replaces ``flask.Flask`` before or after our import.
+    """
+    return hasattr(app, "wsgi_app") and hasattr(app, "extensions")
+
+
+def is_view(target: object) -> bool:
+    """Return whether a target may stand for a view. Classes and applications are called too."""
+    return callable(target) and not (isinstance(target, type) or is_application(target))

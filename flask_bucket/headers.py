@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import ceil
-from typing import Any
 
 from .decisions import Decision, Outcome
 from .limits import SECOND, Limit
@@ -80,22 +79,6 @@ def _state_11(outcome: Outcome) -> str:
     if outcome.retry_after is None:
         return state
     return state + f";t={min(whole_seconds(outcome.retry_after), LARGEST)}"
-
-
-def write(written: Iterable[tuple[str, str]], headers: Any) -> None:
-    """Set headers of a response, in one go.
-
-    Werkzeug looks through all headers for each that is set, and most of ours are not there yet.
-
-    :param headers: Werkzeug's.
-    """
-    present = {name.lower(): value for name, value in headers}
-    for name, value in written:
-        before = present.get(name.lower())
-        if before is None:
-            headers.add(name, value)
-        elif before != value:
-            headers[name] = value
 
 
 Style = Callable[[Decision, Outcome], Headers]

@@ -1,0 +1,115 @@
+"""Frameworks on Flask that answer errors themselves, with the real ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flask_restful  # type: ignore[import-untyped]
+import flask_restx  # type: ignore[import-untyped]
+import pytest
+from flask import Flask, Response
+
+from flask_bucket import Limiter
+from tests.ext.conftest import CountingStore, answer, statuses
+
+
+class TakenError(Exception):
+    """A name is taken, which Flask-RESTful is told to answer with 409."""
+
+
+def test_restful_errors_are_judged_by_the_response_that_is_sent(
+    app: Flask, buckets: CountingStore
+) -> None:
+    limiter = Limiter(app, redis=buckets)
+    api = flask_restful.Api(app, errors={"TakenError": {"message": "taken", "status": 409}})
+
+    class Name(flask_restful.Resource):  # type: ignore[misc]  # untyped
+        @limiter.limit("2/minute", deduct_when=lambda response: response.status_code != 409)
+        def post(self) -> Any:
+            raise TakenError
+
+    api.add_resource(Name, "/")
+    assert statuses(app.test_client(), "/", 4, method="POST") == [409] * 4
+
+
+def test_a_crash_under_restful_keeps_its_tokens(app: Flask, buckets: CountingStore) -> None:
+    limiter = Limiter(app, redis=buckets)
+    api = flask_restful.Api(app)
+
+    class Name(flask_restful.Resource):  # type: ignore[misc]  # untyped
+        @limiter.limit("2/minute", deduct_when=lambda response: response.status_code != 500)
+        def post(self) -> Any:
+            raise RuntimeError
+
+    api.add_resource(Name, "/")
+    assert statuses(app.test_client(), "/", 3, method="POST") == [500, 500, 429]
+
+
+@pytest.mark.parametrize("framework", [flask_restful, flask_restx])
+@pytest.mark.parametrize(
+    "said", [("wait a little", 429, {"X-Why": "limit"}), Response("wait a little", 429)]
+)
+def test_the_answer_of_on_breach_reaches_the_client(
+    app: Flask, buckets: CountingStore, framework: Any, said: Any
+) -> None:
+    limiter = Limiter(app, redis=buckets, on_breach=lambda decision: said)
+    api = framework.Api(app)
+
+    @app.after_request
+    def hook(response: Response) -> Response:
+        response.headers["X-Hook"] = "kept"
+        return response
+
+    class Item(framework.Resource):  # type: ignore[misc]  # one of two
+        @limiter.limit("1/minute")
+        def get(self) -> Any:
+            return {"item": 1}
+
+    api.add_resource(Item, "/item")
+    client = app.test_client()
+    assert client.get("/item").status_code == 200
+    response = client.get("/item")
+    assert (response.status_code, response.text) == (429, "wait a little")
+    assert response.headers["Retry-After"] == "60"
+    assert response.headers["X-Hook"] == "kept"
+
+
+@pytest.mark.parametrize("framework", [flask_restful, flask_restx])
+def test_a_refusal_without_on_breach_is_a_429_of_the_framework(
+    app: Flask, buckets: CountingStore, framework: Any
+) -> None:
+    limiter = Limiter(app, redis=buckets)
+    api = framework.Api(app)
+
+    class Item(framework.Resource):  # type: ignore[misc]  # one of two
+        @limiter.limit("1/minute")
+        def get(self) -> Any:
+            return {"item": 1}
+
+    api.add_resource(Item, "/item")
+    assert statuses(app.test_client(), "/item", 2) == [200, 429]
+
+
+def test_an_application_can_be_limited_whatever_replaced_the_class_flask(
+    buckets: CountingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Instrumented(Flask):
+        """What OpenTelemetry's instrumentation puts in the place of ``flask.Flask``."""
+
+    before = Flask("before")
+    monkeypatch.setattr("flask.Flask", Instrumented)
+    for app in (before, Instrumented("after")):
+        limiter = Limiter(app, redis=buckets, name=app.name)
+        app.get("/")(limiter.limit("1/minute")(answer()))
+        assert statuses(app.test_client(), "/", 2) == [200, 429]
+
+
+def test_an_error_handler_that_is_refused_answers_429(
+    app: Flask, limiter: Limiter, buckets: CountingStore
+) -> None:
+    app.register_error_handler(404, limiter.limit("2/minute")(lambda error: ("none", 404)))
+    client = app.test_client()
+    assert statuses(client, "/nowhere", 3) == [404, 404, 429]
+    response = client.get("/nowhere")
+    assert response.json == {"error": "Too Many Requests", "retryAfterMs": 30000}
+    assert response.headers["Retry-After"] == "30"
