@@ -24,13 +24,13 @@ PLAIN = Path(__file__).with_name("plain.lua").read_bytes()
 BATCH = 500
 CLIENTS = 10_000
 
-#: The call of a script, given the key to begin its keys with: their number, they, the arguments.
+#: Makes the call of a script, given the start of its keys: number of keys, keys, arguments.
 Call = Callable[[str], list[Any]]
 
 
 def plain_call(key: str) -> list[Any]:
     """Return a call of the plain script."""
-    return [1, key, 1_000_000, 1_000, 1]
+    return [1, f"{key}-0", 1_000_000, 1_000, 1]
 
 
 def our_call(charges: int = 1) -> Call:
@@ -51,9 +51,9 @@ def script_calls(url: str, rounds: int = 40) -> dict[str, list[float]]:
 def calls_of(
     scripts: Mapping[str, tuple[bytes, Call]], url: str, rounds: int = 40
 ) -> dict[str, list[float]]:
-    """Return calls a second of scripts, in turn.
+    """Return the calls per second of scripts, which take turns.
 
-    They are packed beforehand and sent in batches, so that it is the server that is waited for.
+    The calls are packed beforehand and sent in batches, so that the time is the server's.
     """
     batches = {}
     with redis.Redis.from_url(url) as client:

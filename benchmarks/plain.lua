@@ -1,4 +1,4 @@
--- A token bucket as tutorials write it, on the same hash: what the exact one is compared with.
+-- A token bucket as tutorials write it, on the same hash. The exact script is compared with it.
 local capacity, rate, cost = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1000000

@@ -1,6 +1,7 @@
 """``python -m benchmarks.variants [URL]``: what parts of the script cost, on a server's engine.
 
-Each variant leaves something out of the script, or does it otherwise. Default: an embedded Valkey.
+Each variant leaves a part of the script out, or does it in another way. Without a URL, an embedded
+Valkey is used.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from flask_bucket.stores.redis.links import SCRIPT
 
 COMMANDS_ALONE = b"""
 redis.call('TIME')
-redis.call('HMGET', KEYS[1], 'tokens', 'last_refill', 'scale')
-redis.call('HSET', KEYS[1], 'tokens', 5, 'last_refill', 7, 'scale', 9)
-redis.call('PEXPIRE', KEYS[1], 70000)
+for i = 1, #KEYS do
+  redis.call('HMGET', KEYS[i], 'tokens', 'last_refill', 'scale')
+  redis.call('HSET', KEYS[i], 'tokens', 5, 'last_refill', 7, 'scale', 9)
+  redis.call('PEXPIRE', KEYS[i], 70000)
+end
 return {1, 2, 3, 4}
 """
 

@@ -29,7 +29,7 @@ class RedisStore:
     :param client: a ``redis.Redis`` or ``redis.RedisCluster``. Give it timeouts, and no retries:
         a charge that is sent again may be taken twice. :meth:`from_url` sees to that.
     :param key_prefix: what the keys begin with; :meth:`reset` finds a client's buckets by it.
-    :raises ConfigError: if `client` is no client.
+    :raises ConfigError: if `client` is not one of them.
     """
 
     def __init__(
@@ -79,14 +79,14 @@ class RedisStore:
         self._script = Script(link.prepare)
         #: On a cluster, the slot of a key. Keys of one slot can be charged in one call.
         self._slot: Callable[[str], int] | None = link.slot
-        #: Which of several servers decides about some charges, if there are several: one that is
-        #: out of reach says nothing about the others.
+        #: On a cluster, names the node that decides about some charges. An outage of one node
+        #: says nothing about the others.
         self.node_of: Callable[[Sequence[Charge]], Hashable] | None
         self.node_of = None if link.node is None else partial(_nodes, link.node)
 
     @property
     def client(self) -> Any:
-        """A client of redis-py, for what is no charge."""
+        """A client of redis-py, for everything but charges."""
         return self._link.client()
 
     def take(
@@ -98,15 +98,15 @@ class RedisStore:
     ) -> Decision:
         if self._slot is None:
             return self._script.take(charges, held, shadow, now)
-        return self._on_cluster(
+        return self._decide(
             (*charges, *held, *shadow), lambda calls: calls.take(charges, held, shadow, now)
         )
 
     def peek(self, charges: Sequence[Charge], now: int | None = None) -> Decision:
-        return self._on_cluster(charges, lambda calls: calls.peek(charges, now))
+        return self._decide(charges, lambda calls: calls.peek(charges, now))
 
     def settle(self, charges: Sequence[Charge], now: int | None = None) -> None:
-        return self._on_cluster(charges, lambda calls: calls.settle(charges, now))
+        return self._decide(charges, lambda calls: calls.settle(charges, now))
 
     def reset(self, client: str | None = None, key_prefix: str | None = None) -> int:
         try:
@@ -117,10 +117,10 @@ class RedisStore:
     def close(self) -> None:
         self._link.close()
 
-    def _on_cluster(
+    def _decide(
         self, charges: Iterable[Charge], decide: Callable[[Script | Spread], Answer]
     ) -> Answer:
-        """Decide in one call if one server can; else in as few as it takes."""
+        """Decide in one call if one node can, else in as few calls as possible."""
         slot = self._slot
         if slot is None:
             return decide(self._script)
@@ -129,7 +129,7 @@ class RedisStore:
                 return decide(self._script)
             return decide(Spread(self._script, slot))
         except Scattered:
-            # While a slot is moved to another node, some of its keys are here and some there.
+            # A slot is being moved: some of its keys are on the old node and some on the new one.
             return decide(Spread(self._script, str))
 
 
