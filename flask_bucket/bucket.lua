@@ -6,7 +6,7 @@
 --            which applies the costs without asking
 -- ARGV[2]    now in microseconds; empty for the server's clock
 -- ARGV[3..]  a row of six for each charge: its kind ('take', 'shadow' or 'held'), its cost, and
---            the capacity, scale, step and tick of its limit
+--            the capacity, scale, step and tick (1, 1000 or 1000000 us) of its limit
 --
 -- Returns a flat list of integers: now and, for each charge, how many tokens its bucket needs to
 -- afford it (0 if it does), and the tokens and last_refill of its bucket after the call.
@@ -101,7 +101,7 @@ for i = 1, #KEYS do
     tokens, last_refill, stored = tonumber(hash[1]), tonumber(hash[2]), tonumber(hash[3])
     charge.absent = not hash[1]
   end
-  if charge.absent then
+  if charge.absent then -- it is full for whoever looks
     charge.tokens, charge.last_refill = charge.full, now
   elseif refresh(charge, tokens, last_refill, stored) then
     charge.changed = true
@@ -137,7 +137,7 @@ for i = 1, #KEYS do
 end
 
 -- Answer, and write each bucket that changed. Its TTL is the time to full and a margin.
-local reply = {now, 0, 0, 0}
+local reply = {now, 0, 0, 0} -- room for one charge, as in most calls
 for i = 1, #KEYS do
   local key, charge = KEYS[i], charges[i]
   local bucket = charge.bucket or charge

@@ -1,4 +1,4 @@
-"""Charge, Outcome, Decision: what is asked of a store, and what it answers.
+"""Charge, Outcome, Decision: what a store is asked, and what it answers.
 
 This is the only place where the integers of the arithmetic are rounded for people.
 """
@@ -19,7 +19,8 @@ class Charge:
 
     :param limit: the limit that the bucket holds.
     :param key: the bucket's key in the store, already spelled (see ``flask_bucket.keys``).
-    :param cost: tokens; 0 looks without taking. Only settling knows negative costs: it gives back.
+    :param cost: tokens. 0 looks without taking. A negative cost gives tokens back, and is only for
+        settling.
     :raises ConfigError: for a cost that is not a whole number.
     """
 
@@ -65,7 +66,7 @@ def no_negative_cost(charges: Iterable[Charge]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one charge."""
+    """The result of one charge."""
 
     limit: Limit
     #: The bucket's key in the store.
@@ -148,8 +149,8 @@ class Decision:
     def binding(self) -> Outcome | None:
         """The outcome that a client should hear about; None if no limit applied.
 
-        Of a refusal the refused one with the longest wait, else the one with the fewest
-        tokens remaining. Dry-run limits are nothing that a client should hear about.
+        If the request is refused, that is the refused one with the longest wait; else the one with
+        the fewest tokens remaining. Clients never hear about dry-run limits.
         """
         enforced = [o for o in self.outcomes if not o.shadow]
         if len(enforced) == 1:
@@ -171,7 +172,7 @@ class Decision:
         return None if binding is None else binding.remaining
 
     def followed_by(self, later: Decision) -> Decision:
-        """Return the decision about a request that was allowed twice, at two points."""
+        """Return the decision about a request that was charged here first, and later again."""
         return Decision(
             later.allowed,
             self.outcomes + later.outcomes,

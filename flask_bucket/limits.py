@@ -1,4 +1,4 @@
-"""Limit: a capacity and a refill rate in exact numbers, and the text people write for one."""
+"""Limit: a capacity and a refill rate, in exact numbers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from fractions import Fraction
 from math import isfinite
 from typing import overload
 
+from . import grammar
 from .errors import ConfigError
 
 #: What a limit's numbers may be.
@@ -23,39 +24,11 @@ TICKS = (1, 1_000, 1_000_000)
 
 SECOND = 1_000_000  # microseconds
 
-#: No limit needs a longer text, or such numbers; each would take long to read.
-LONGEST_TEXT = 4_000
+#: No limit needs larger numbers, and counting with them would take long.
 LARGEST_EXPONENT = 400
 LARGEST_BITS = 3_000
 
 NAME = re.compile(r"[a-z][a-z0-9_.-]*")
-
-#: Seconds in each unit, largest first, under the word that names and texts use.
-_UNITS = {
-    "year": Fraction(365 * 86_400),
-    "month": Fraction(30 * 86_400),
-    "week": Fraction(7 * 86_400),
-    "day": Fraction(86_400),
-    "hour": Fraction(3_600),
-    "minute": Fraction(60),
-    "second": Fraction(1),
-    "ms": Fraction(1, 1_000),
-}
-_ABBREVIATIONS = {"s": "second", "sec": "second", "m": "minute", "min": "minute"}
-_ABBREVIATIONS |= {"h": "hour", "d": "day", "w": "week"}
-
-#: So many digits write out any float, so that every limit's text can be read back.
-_TEXT = re.compile(
-    r"(?P<amount>\d{1,999}(?:\.\d{1,999})?)\s*(?:/|\s+per\s)\s*"
-    r"(?:(?P<multiple>\d{1,999}(?:\.\d{1,999})?)\s*)?(?P<unit>[a-z]+)"
-    r"(?:\s+burst\s+(?P<burst>\d{1,30}))?",
-    re.IGNORECASE | re.ASCII,
-)
-_EXPECTED = (
-    'expected "<amount>/<unit>" or "<amount> per [<multiple>] <unit>", with "burst <capacity>" '
-    'behind it if wanted, such as "5/second burst 20" or "100 per 15 minutes"; units are '
-    "ms, second, minute, hour, day, week, month and year; several limits are separated by ;"
-)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -121,7 +94,7 @@ class Limit:
             )
         rate, period = _writable(_positive("refill_rate", refill_rate), _positive("per", per))
         if name is None:
-            name = _default_name(period)
+            name = grammar.period_name(period)
         elif not isinstance(name, str) or not NAME.fullmatch(name):
             raise ConfigError(
                 f"A limit's name is lower-case letters, digits, '_', '.' and '-', starting with "
@@ -154,30 +127,11 @@ class Limit:
         >>> Limit.parse("5/second burst 20").capacity
         20
         """
-        if not isinstance(text, str) or len(text) > LONGEST_TEXT:
-            raise ConfigError(f"{_shown(text)} is not a limit's text: {_EXPECTED}.")
-        written = " ".join(text.split())  # so that no amount of blanks takes long to match
-        match = _TEXT.fullmatch(written)
-        unit = match and _unit(match["unit"])
-        if not match or not unit:
-            why = f'unknown unit "{match["unit"]}"; ' if match else ""
-            raise ConfigError(f"{_quoted(text)} is not a limit: {why}{_EXPECTED}.")
-        amount = Fraction(match["amount"])
-        if match["burst"] is None and (amount.denominator != 1 or amount == 0):
-            raise ConfigError(
-                f'{_quoted(text)} is not a limit: without "burst" the amount is also the capacity, '
-                f'which is a whole number of at least 1. Add one, such as "{text.strip()} burst 1".'
-                if amount
-                else f"{_quoted(text)} is not a limit: an amount of 0 would never allow anything. "
-                "Expected an amount above 0."
-            )
+        if not isinstance(text, str):
+            raise ConfigError(f"{_shown(text)} is not a limit's text: {grammar.EXPECTED}.")
         try:
-            return cls(
-                capacity=int(match["burst"] or amount),
-                refill_rate=amount,
-                per=Fraction(match["multiple"] or 1) * _UNITS[unit],
-                name=name,
-            )
+            capacity, amount, period = grammar.read(text)
+            return cls(capacity, amount, period, name)
         except ConfigError as error:
             raise ConfigError(f"{_quoted(text)} is not a limit: {error}") from None
 
@@ -191,7 +145,7 @@ class Limit:
         (Limit('10/second'), Limit('1000/hour burst 2000'))
         """
         if not isinstance(text, str):
-            raise ConfigError(f"{_shown(text)} is not a limit's text: {_EXPECTED}.")
+            raise ConfigError(f"{_shown(text)} is not a limit's text: {grammar.EXPECTED}.")
         try:
             return tuple(cls.parse(part) for part in re.split("[;,]", text))
         except ConfigError as error:
@@ -200,7 +154,7 @@ class Limit:
     @property
     def is_named(self) -> bool:
         """Whether the name is another than the period's own words."""
-        return self.name != _default_name(self.per)
+        return self.name != grammar.period_name(self.per)
 
     @property
     def rate(self) -> Fraction:
@@ -226,10 +180,7 @@ class Limit:
         return Limit(self.capacity, self.refill_rate, self.per, name)
 
     def __str__(self) -> str:
-        words = _period_words(self.per)
-        text = _decimal(self.refill_rate)
-        text += f"/{words[0]}" if len(words) == 1 else " per " + " ".join(words)
-        return text if self.refill_rate == self.capacity else f"{text} burst {self.capacity}"
+        return grammar.write(self.capacity, self.refill_rate, self.per)
 
     def __repr__(self) -> str:
         return f"Limit({str(self)!r}{f', name={self.name!r}' if self.is_named else ''})"
@@ -301,36 +252,6 @@ def _integers(capacity: int, rate: Fraction, per: Fraction) -> tuple[int, int, i
         f"A limit of capacity {capacity} refilled by {rate} every {per} s cannot be counted "
         "exactly in integers below 2**53. Use rounder numbers or a smaller capacity."
     )
-
-
-def _unit(word: str) -> str | None:
-    word = word.lower()
-    for candidate in (word, word.removesuffix("s")):
-        if candidate in _UNITS or candidate in _ABBREVIATIONS:
-            return _ABBREVIATIONS.get(candidate, candidate)
-    return None
-
-
-def _period_words(per: Fraction) -> tuple[str, ...]:
-    """Return the period in the largest unit of which it is a whole number: ('15', 'minutes')."""
-    unit = next((u for u, seconds in _UNITS.items() if (per / seconds).denominator == 1), "ms")
-    multiple = per / _UNITS[unit]
-    if multiple == 1:
-        return (unit,)
-    return (_decimal(multiple), unit if unit == "ms" else unit + "s")
-
-
-def _default_name(per: Fraction) -> str:
-    return "per-" + "-".join(_period_words(per))
-
-
-def _decimal(number: Fraction) -> str:
-    """Write a fraction whose denominator is made of twos and fives, in full and exactly."""
-    places = 0
-    while (number * 10**places).denominator != 1:
-        places += 1
-    digits = str(int(number * 10**places)).rjust(places + 1, "0")
-    return f"{digits[:-places]}.{digits[-places:]}" if places else digits
 
 
 def distinct_names(limits: Iterable[Limit], taken: set[str] | None = None) -> tuple[Limit, ...]:

@@ -44,7 +44,7 @@ def test_a_bucket_is_refilled_by_the_tick() -> None:
     assert refresh(LIMIT, holding(0), START + SECOND)[0] == holding(5, at=START + SECOND)
 
 
-def test_no_more_than_whole_ticks_are_used_up() -> None:
+def test_only_whole_ticks_are_used_up() -> None:
     state, _ = refresh(COARSE, holding(0, COARSE), START + 1_999)
     assert state == State(COARSE.step, START + 1_000, COARSE.scale)
 
@@ -89,17 +89,17 @@ def test_the_wait_is_until_the_tick_that_brings_enough() -> None:
     )
 
 
-def test_the_wait_counts_what_has_passed_of_a_tick_and_how_late_the_time_is() -> None:
+def test_the_wait_allows_for_a_tick_in_progress_and_for_a_late_time() -> None:
     state = State(COARSE.scale - 1, START, COARSE.scale)
     assert wait(COARSE, state, START + 300, 1) == 700
     assert wait(LIMIT, holding(0), START - 500, 1) == 200_500
 
 
-def test_nothing_is_waited_for_to_look() -> None:
+def test_looking_needs_no_wait() -> None:
     assert wait(LIMIT, holding(-5), START, 0) == 0
 
 
-def test_a_cost_above_the_capacity_never_comes() -> None:
+def test_a_cost_above_the_capacity_is_never_afforded() -> None:
     assert wait(LIMIT, holding(20), START, 21) is None
     assert wait(LIMIT, holding(0), START, 20) == 4 * SECOND
 
@@ -109,12 +109,12 @@ def test_a_bucket_is_kept_for_the_time_to_full_and_a_minute(tokens: int, full_in
     assert ttl(LIMIT, holding(tokens)) == full_in + TTL_MARGIN
 
 
-def test_a_part_of_a_millisecond_is_kept_whole() -> None:
+def test_the_ttl_is_rounded_up_to_a_millisecond() -> None:
     assert ttl(LIMIT, State(LIMIT.full - 1, START, LIMIT.scale)) == 1 + TTL_MARGIN
 
 
-def test_the_longest_time_kept_is_one_that_the_script_counts_exactly() -> None:
-    """A regression: the script rounded a TTL of thousands of years in floating point."""
+def test_the_longest_ttl_is_counted_exactly() -> None:
+    """A regression: the script rounded a TTL of thousands of years."""
     slow = Limit(1_000_000, 1, 365 * 86_400)
     lowest = State(slow.full - (EXACT - 1), START, slow.scale)
     assert ttl(slow, lowest) == EXACT - 1
@@ -143,7 +143,7 @@ def test_a_refusal_writes_that_the_clock_was_set_back_and_nothing_else() -> None
     assert writes == {"b": holding(0, at=back)}
 
 
-def test_what_was_held_is_given_back_on_refusal_and_kept_otherwise() -> None:
+def test_held_tokens_are_given_back_on_refusal_and_kept_otherwise() -> None:
     states = {"a": holding(3), "b": holding(1)}
     refused, writes = take(states, [charge(2, "b")], START, held=[charge(1)])
     assert (refused.allowed, writes) == (False, {"a": holding(4)})
@@ -151,8 +151,8 @@ def test_what_was_held_is_given_back_on_refusal_and_kept_otherwise() -> None:
     assert (allowed.allowed, writes) == (True, {"b": holding(0)})
 
 
-def test_what_was_held_of_the_same_bucket_is_asked_again_after_the_wait() -> None:
-    """A regression: given back, it seemed to suffice, and the refusal looked allowed."""
+def test_a_wait_covers_held_tokens_of_the_same_bucket() -> None:
+    """A regression: once they were back, the bucket had enough, and the refusal looked allowed."""
     refused, writes = take({"a": holding(2)}, [charge(3)], START, held=[charge(1)])
     assert writes == {"a": holding(3)}
     assert not refused.allowed
@@ -160,8 +160,8 @@ def test_what_was_held_of_the_same_bucket_is_asked_again_after_the_wait() -> Non
     assert refused.outcomes[0].remaining == 3
 
 
-def test_a_refusal_is_one_although_another_limit_of_the_same_key_refilled_the_bucket() -> None:
-    """A regression: seen again after the faster limit, the bucket seemed to suffice."""
+def test_a_refusal_stays_one_when_another_limit_of_the_key_refills_the_bucket() -> None:
+    """A regression: refilled by the faster limit, the bucket had enough, and it looked allowed."""
     slow = Limit(1_000_000, 1, 365 * 86_400)  # counts in seconds, of which none has passed
     later = START + SECOND - 1
     refused, _ = take({"a": holding(0)}, [charge(1, limit=slow)], later, held=[charge(0)])
@@ -169,7 +169,7 @@ def test_a_refusal_is_one_although_another_limit_of_the_same_key_refilled_the_bu
     assert refused.outcomes[0].retry_after == 0.000_001
 
 
-def test_a_request_that_asks_a_bucket_for_more_than_it_holds_in_all_never_comes() -> None:
+def test_a_request_that_asks_for_more_than_the_capacity_in_all_is_never_allowed() -> None:
     refused, _ = take({"a": holding(2)}, [charge(20)], START, held=[charge(1)])
     assert not refused.allowed
     assert refused.retry_after is None
@@ -205,7 +205,7 @@ def test_a_cost_of_nothing_takes_nothing_and_is_always_allowed() -> None:
         assert (looked.allowed, writes) == (True, {})
 
 
-def test_settling_asks_nobody_and_may_leave_a_debt() -> None:
+def test_settling_is_unconditional_and_may_leave_a_debt() -> None:
     assert settle({"a": holding(3)}, [charge(10)], START) == {"a": holding(-7)}
     assert settle({}, [charge(30)], START) == {"a": holding(-10)}
 
@@ -219,7 +219,7 @@ def test_giving_back_to_an_absent_bucket_leaves_it_absent() -> None:
     assert settle({}, [charge(-5), charge(0)], START) == {}
 
 
-def test_a_debt_stays_within_what_is_counted_exactly() -> None:
+def test_a_debt_is_cut_to_one_that_is_counted_exactly() -> None:
     lowest = LIMIT.full - (EXACT - 1)
     states = settle({}, [charge(EXACT - 1), charge(EXACT - 1)], START)
     assert states["a"].tokens == lowest

@@ -29,7 +29,7 @@ def rounded(tokens: int, wait: int | None = 0, full_in: int = 0) -> Outcome:
 
 
 @pytest.mark.parametrize("cost", [1.0, "1", None, True, Fraction(1), EXACT, -EXACT])
-def test_a_cost_that_is_no_whole_number_is_refused_with_what_to_do(cost: object) -> None:
+def test_a_cost_that_is_not_a_whole_number_is_refused_with_advice(cost: object) -> None:
     with pytest.raises(ConfigError, match="A cost is a whole number of tokens") as refused:
         Charge(LIMIT, "key", cost)  # type: ignore[arg-type]
     assert repr(cost) in str(refused.value)
@@ -41,17 +41,24 @@ def test_a_cost_is_any_int_that_is_counted_exactly(cost: int) -> None:
     assert Charge(LIMIT, "key", cost).cost == cost
 
 
-def test_taking_a_negative_cost_is_refused_with_what_to_use() -> None:
+def test_taking_a_negative_cost_is_refused_with_advice() -> None:
     no_negative_cost([Charge(LIMIT, "key", 0)])
     with pytest.raises(ConfigError, match=r"at least 0, not -1.*settle\(\)"):
         no_negative_cost([Charge(LIMIT, "key"), Charge(LIMIT, "key", -1)])
+
+
+def test_a_charge_that_is_given_back_differs_in_nothing_but_its_cost() -> None:
+    charge = Charge(LIMIT, "key", 3, returns=True)
+    back = charge.given_back()
+    assert back == Charge(LIMIT, "key", -3, returns=True)
+    assert back.given_back() == charge
 
 
 @pytest.mark.parametrize(
     ("tokens", "remaining"),
     [(0, 0), (-1, 0), (-(10**9), 0), (LIMIT.scale - 1, 0), (LIMIT.scale, 1), (LIMIT.full, 10)],
 )
-def test_what_remains_is_rounded_down_and_never_below_zero(tokens: int, remaining: int) -> None:
+def test_remaining_is_rounded_down_and_never_below_zero(tokens: int, remaining: int) -> None:
     assert rounded(tokens).remaining == remaining
 
 
@@ -60,7 +67,7 @@ def test_times_are_seconds() -> None:
     assert (one.retry_after, one.reset_after) == (0.500001, 5.0)
 
 
-def test_an_outcome_is_allowed_if_there_is_nothing_to_wait_for() -> None:
+def test_an_outcome_without_a_wait_is_allowed() -> None:
     assert rounded(0, wait=0).allowed
     assert not rounded(0, wait=1).allowed
     assert not rounded(0, wait=None).allowed
@@ -85,7 +92,7 @@ def test_a_decision_about_nothing_is_allowed_and_nothing_binds() -> None:
     assert decision.retry_after == 0.0
 
 
-def test_of_refusals_the_longest_wait_binds() -> None:
+def test_the_refusal_with_the_longest_wait_binds() -> None:
     short, long = outcome(False, retry_after=1.0), outcome(False, 0, retry_after=2.0)
     decision = Decision.of((short, long, outcome(remaining=0)), NOW)
     assert decision.binding is long
@@ -99,12 +106,12 @@ def test_a_refusal_for_ever_outlasts_every_wait() -> None:
     assert decision.retry_after is None
 
 
-def test_when_allowed_the_fewest_remaining_bind() -> None:
+def test_the_outcome_with_the_fewest_remaining_binds_if_all_are_allowed() -> None:
     fewest = outcome(remaining=1)
     assert Decision.of((outcome(remaining=2), fewest), NOW).binding is fewest
 
 
-def test_of_equally_many_remaining_the_longest_to_full_binds() -> None:
+def test_of_outcomes_with_equal_remaining_the_slowest_to_fill_binds() -> None:
     slow = outcome(remaining=1, reset_after=60.0)
     assert Decision.of((outcome(remaining=1), slow), NOW).binding is slow
 

@@ -70,7 +70,7 @@ def test_text_is_read_as_a_limit(
         "\u0665/second",  # an Arabic five is a digit to Python
     ],
 )
-def test_bad_text_is_refused_with_the_text_and_what_was_expected(text: str) -> None:
+def test_bad_text_is_refused_with_the_text_and_the_expected_form(text: str) -> None:
     with pytest.raises(ConfigError) as refused:
         Limit.parse(text)
     assert f'"{text}" is not a limit' in str(refused.value)
@@ -83,7 +83,7 @@ def test_an_unknown_unit_is_named() -> None:
         Limit.parse("5/fortnight")
 
 
-def test_an_amount_of_part_of_a_token_needs_a_burst_and_is_told_which() -> None:
+def test_an_amount_that_is_not_whole_needs_a_burst_and_the_error_suggests_one() -> None:
     with pytest.raises(ConfigError, match=r'Add one, such as "0\.5/second burst 1"'):
         Limit.parse("0.5/second")
 
@@ -118,7 +118,7 @@ def test_a_text_goes_with_no_numbers() -> None:
 
 
 @pytest.mark.parametrize("value", [None, 5, b"5/second", ["5/second"]])
-def test_what_is_no_text_is_not_parsed(value: object) -> None:
+def test_only_text_is_parsed(value: object) -> None:
     with pytest.raises(ConfigError, match="is not a limit's text"):
         Limit.parse(value)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="is not a limit's text"):
@@ -134,7 +134,7 @@ def test_several_limits_are_read_from_one_text(separator: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "10/s;", "10/s;;1/h", ",", "10/s; nonsense"])
-def test_one_bad_limit_among_several_is_refused_with_all_the_text(text: str) -> None:
+def test_one_bad_limit_among_several_is_refused_with_the_whole_text(text: str) -> None:
     with pytest.raises(ConfigError) as refused:
         Limit.parse_many(text)
     assert repr(text) in str(refused.value)
@@ -181,13 +181,13 @@ def test_a_rate_or_period_not_above_zero_is_refused(number: Number) -> None:
 @pytest.mark.parametrize(
     "number", [float("inf"), float("nan"), Decimal("Infinity"), Decimal("NaN")]
 )
-def test_what_is_not_finite_is_refused(number: Number) -> None:
+def test_a_number_that_is_not_finite_is_refused(number: Number) -> None:
     with pytest.raises(ConfigError, match="finite number"):
         Limit(1, number)
 
 
 @pytest.mark.parametrize("number", ["1", None, True, 1j, [1]])
-def test_what_is_no_number_is_refused(number: object) -> None:
+def test_anything_but_a_number_is_refused(number: object) -> None:
     for arguments in ((number, 1), (1, number), (1, 1, number)):
         with pytest.raises(ConfigError, match=r"is a number \(int, float, Decimal or Fraction\)"):
             Limit(*arguments)
@@ -211,13 +211,13 @@ def test_a_limit_is_counted_in_the_finest_tick_that_stays_exact(
 
 
 @given(limits())
-def test_what_is_accepted_is_exact(limit: Limit) -> None:
+def test_every_accepted_limit_is_exact(limit: Limit) -> None:
     assert limit.full == limit.capacity * limit.scale
     assert limit.full + limit.step < EXACT
     assert Fraction(limit.step, limit.scale) == limit.rate * Fraction(limit.tick, 1_000_000)
 
 
-def test_a_limit_that_cannot_be_exact_is_refused_by_name() -> None:
+def test_a_limit_that_cannot_be_exact_is_refused_with_its_numbers() -> None:
     with pytest.raises(ConfigError, match=r"capacity 9007199254740993 .*below 2\*\*53"):
         Limit(EXACT + 1, 1)
     with pytest.raises(ConfigError, match="cannot be counted exactly"):
@@ -295,13 +295,13 @@ def test_a_name_may_be_given(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["", "A", "1a", "-a", "a b", "a:b", "a{b", "a\n", "\u00e4", 5, True]
 )
-def test_a_name_that_is_no_name_is_refused(name: object) -> None:
+def test_an_invalid_name_is_refused(name: object) -> None:
     with pytest.raises(ConfigError, match="name is lower-case letters") as refused:
         Limit(1, 1, name=name)  # type: ignore[call-overload]
     assert repr(name) in str(refused.value)
 
 
-def test_the_name_is_part_of_what_a_limit_is() -> None:
+def test_limits_with_different_names_are_different() -> None:
     assert Limit(1, 1) == Limit(1, 1)
     assert Limit(1, 1) != Limit(1, 1, name="other")
     assert hash(Limit(1, 1)) == hash(Limit(1.0, 1.0))
@@ -312,7 +312,7 @@ def test_limits_that_would_share_a_bucket_are_told_apart() -> None:
     assert names == ["per-second", "per-second-2", "per-minute", "per-second-3"]
 
 
-def test_a_limit_added_behind_others_moves_none_of_their_names() -> None:
+def test_a_limit_added_after_others_changes_none_of_their_names() -> None:
     some = Limit.parse_many("1/s; 2/s")
     assert distinct_names((*some, Limit(3, 3)))[:2] == distinct_names(some)
 
@@ -322,7 +322,7 @@ def test_a_name_that_looks_like_a_numbered_one_is_not_given_twice() -> None:
     assert [x.name for x in distinct_names(taken)] == ["x-2", "x", "x-3"]
 
 
-def test_a_share_of_a_limit_is_rounded_down_and_never_to_nothing() -> None:
+def test_a_share_of_a_limit_is_rounded_down_but_never_to_zero() -> None:
     limit = Limit(10, 5, 2, name="mine")
     assert limit.scaled(0.25) == Limit(2, Fraction(5, 4), 2, name="mine")
     assert limit.scaled(Fraction(1, 100)).capacity == 1
@@ -335,6 +335,6 @@ def test_rate_and_time_to_full_are_exact() -> None:
     assert (limit.rate, limit.seconds_to_full) == (Fraction(7, 3), Fraction(3))
 
 
-def test_a_limit_does_not_change() -> None:
+def test_a_limit_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         Limit(1, 1).capacity = 2  # type: ignore[misc]

@@ -83,7 +83,7 @@ def test_all_buckets_are_charged_or_none(store: Store) -> None:
     assert (left(store), left(store, ALSO_ALICE)) == (9, 9)
 
 
-def test_what_was_held_is_given_back_on_refusal(store: Store) -> None:
+def test_held_tokens_are_given_back_on_refusal(store: Store) -> None:
     store.take([charge(4)], now=START)
     store.take([charge(10, BOB)], now=START)
     refused = store.take([charge(1, BOB)], held=[charge(4)], now=START)
@@ -92,14 +92,14 @@ def test_what_was_held_is_given_back_on_refusal(store: Store) -> None:
     assert left(store) == 10
 
 
-def test_what_was_held_is_kept_when_allowed(store: Store) -> None:
+def test_held_tokens_are_kept_when_allowed(store: Store) -> None:
     store.take([charge(4)], now=START)
     assert store.take([charge(1, BOB)], held=[charge(4)], now=START).allowed
     assert left(store) == 6
 
 
-def test_a_refusal_is_one_although_what_was_held_of_the_bucket_comes_back(store: Store) -> None:
-    """A regression: given back, it seemed to suffice, and the refusal looked allowed."""
+def test_a_refusal_stays_one_when_held_tokens_of_the_bucket_come_back(store: Store) -> None:
+    """A regression: once they were back, the bucket had enough, and the refusal looked allowed."""
     store.take([charge(8)], now=START)
     assert store.take([charge(1)], now=START).allowed
     answer = store.take([charge(2)], held=[charge(1)], now=START)
@@ -201,7 +201,7 @@ def test_taking_a_negative_cost_is_refused(store: Store) -> None:
 
 
 @pytest.mark.parametrize("now", [-1, EXACT, 1.5, "now", True])
-def test_a_time_that_cannot_be_counted_in_is_refused(store: Store, now: Any) -> None:
+def test_a_time_that_is_not_counted_exactly_is_refused(store: Store, now: Any) -> None:
     for call in (store.take, store.peek, store.settle):
         with pytest.raises(ConfigError, match="whole number of microseconds") as refused:
             call([charge()], now=now)
@@ -221,7 +221,7 @@ def test_no_token_is_granted_twice_to_threads_that_ask_at_once(store: Store) -> 
         assert sum(pool.map(ask, range(200))) == 10
 
 
-def test_charges_that_come_again_are_charged_again(store: Store) -> None:
+def test_repeated_charges_are_charged_again(store: Store) -> None:
     slow = Limit(3, 1, 86_400)
     both = Charges([charge(1, ALICE, slow), charge(2, BOB, slow)])
     first = store.take(both)
@@ -232,7 +232,7 @@ def test_charges_that_come_again_are_charged_again(store: Store) -> None:
     assert left(store, ALICE, START, slow) == 2
 
 
-def test_charges_that_come_again_may_come_with_others(store: Store) -> None:
+def test_repeated_charges_may_come_with_others(store: Store) -> None:
     alice = Charges([charge(4)])
     assert store.take(alice, now=START).outcomes[0].remaining == 6
     assert store.take(alice, now=START + 500_000).outcomes[0].remaining == 3
@@ -241,7 +241,7 @@ def test_charges_that_come_again_may_come_with_others(store: Store) -> None:
     assert (refused.allowed, left(store, ALICE, START + 500_000)) == (False, 7)
 
 
-def test_charges_that_come_again_may_go_to_another_store(store: Store, server: Server) -> None:
+def test_repeated_charges_may_go_to_another_store(store: Store, server: Server) -> None:
     other = RedisStore.from_url(server.url, timeout=5, key_prefix="other")
     limit = Limit(3, 1, 86_400)
     both = Charges([charge(1, "other:{carol}:again:per-day", limit)])
@@ -253,7 +253,7 @@ def test_charges_that_come_again_may_go_to_another_store(store: Store, server: S
     other.close()
 
 
-def test_charges_that_come_again_cannot_add_tokens(store: Store) -> None:
+def test_repeated_charges_cannot_add_tokens(store: Store) -> None:
     for _ in range(2):
         with pytest.raises(ConfigError, match="at least 0"):
             store.take(Charges([charge(-1)]))
@@ -275,7 +275,7 @@ class TestRedis:
         store.close()
 
     @pytest.mark.parametrize("kind", ["text", "list", "hash of other things"])
-    def test_a_key_that_holds_no_bucket_is_unreadable(self, server: Server, kind: str) -> None:
+    def test_a_key_that_holds_something_else_is_unreadable(self, server: Server, kind: str) -> None:
         store = RedisStore.from_url(server.url, timeout=5)
         with server.client() as client:
             if kind == "text":
@@ -302,7 +302,7 @@ class TestRedis:
         assert store.take([charge()]).allowed
         store.close()
 
-    def test_what_is_packed_once_survives_a_flush(self, server: Server) -> None:
+    def test_a_call_that_was_packed_once_survives_a_flush(self, server: Server) -> None:
         store = RedisStore.from_url(server.url, timeout=5)
         charges = Charges([charge(1, ALICE, Limit(10, 1, 86_400))])
         remaining = []
@@ -314,7 +314,7 @@ class TestRedis:
         assert remaining == [9, 8, 7]
         store.close()
 
-    def test_a_flushed_script_costs_one_token_all_the_same(self, server: Server) -> None:
+    def test_a_flushed_script_still_costs_one_token(self, server: Server) -> None:
         store = RedisStore.from_url(server.url, timeout=5)
         with server.client() as client:
             for remaining in (9, 8, 7):
@@ -334,7 +334,7 @@ class TestRedis:
         store.close()
 
     def test_a_bucket_is_stored_in_whole_numbers(self, server: Server) -> None:
-        """As tostring writes it, this time would be 1.7e+15."""
+        """Written by tostring, this time would be 1.7e+15."""
         store = RedisStore.from_url(server.url, timeout=5)
         store.take([charge(3)], now=START)
         with server.client() as client:
@@ -345,7 +345,7 @@ class TestRedis:
             }
         store.close()
 
-    def test_the_client_may_be_of_the_user_s_making(self) -> None:
+    def test_the_user_may_make_the_client(self) -> None:
         store = RedisStore(fakeredis.FakeRedis(server=fakeredis.FakeServer()), key_prefix="mine")
         store.take([charge(5, "mine:{alice}:a:b")], now=START)
         store.take([charge(5)], now=START)
@@ -357,7 +357,7 @@ class TestMemory:
         store = MemoryStore(clock=lambda: START)
         assert store.take([charge()]).now == START
 
-    def test_without_a_clock_it_tells_about_the_wall_s_time_and_never_goes_back(self) -> None:
+    def test_without_a_clock_its_time_is_close_to_the_wall_clock_and_never_goes_back(self) -> None:
         store = MemoryStore()
         times = [store.take([charge(0)]).now for _ in range(100)]
         assert times == sorted(times)
@@ -397,8 +397,8 @@ class TestMemory:
         # One is added and two are dropped, until the old ones are gone.
         assert shrinks == [-1] * 500 + [1] * 500
 
-    def test_what_is_reset_and_used_again_is_queued_once(self) -> None:
-        """A regression: each reset left one more entry behind, for as long as the key lived."""
+    def test_a_bucket_that_is_reset_and_used_again_is_queued_once(self) -> None:
+        """A regression: each reset left one more entry in the queue while the key lived."""
         clock = [START]
         store = MemoryStore(clock=lambda: clock[0])
         for _ in range(50):

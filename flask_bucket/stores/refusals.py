@@ -100,7 +100,7 @@ class RefusalStore(WrappingStore):
             return self.store.take(charges, held, shadow, now)
         if self._refusals and (decision := self._repeat(charges)) is not None:
             if held:
-                self.settle([Charge(c.limit, c.key, -c.cost) for c in held])
+                self.settle([charge.given_back() for charge in held])
             return decision
         returns, sent = self._returns, self._clock()
         decision = self.store.take(charges, held, shadow)

@@ -1,4 +1,4 @@
-"""Small faults, planted one at a time, that the property tests must find.
+"""Small faults that the property tests must find, planted one at a time.
 
 Run it as ``python -m tests.mutation``.
 """

@@ -2,8 +2,8 @@
 
     python -m tests.mutation [WORDS] [--jobs 2]
 
-prints which test found each fault, and fails if one was not found. WORDS choose the faults
-that have them in their names.
+prints which test found each fault, and fails if one was not found. WORDS choose the faults whose
+names contain them.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from tests.mutation.faults import FAULTS, LUA, Edit
 
 ROOT = Path(__file__).parents[2]
 
-#: The engines on which a fault is looked for: the fast ones.
+#: The engines that the hunt runs on: the fast ones.
 ENGINES = "memory,fakeredis,valkey"
 
-#: What holds script and reference together; it cannot see a fault that both have.
+#: These compare script and reference. They cannot see a fault that both have.
 TWINS = ("test_machine.py", "test_small_world.py")
-#: What holds either against an oracle.
+#: These check either of them against an oracle.
 PROMISES = ("test_promises.py", "test_refills.py", "test_changes.py")
-#: The promises that are about an area, to be tried before the others.
+#: The promises about an area are tried before the others.
 ABOUT = {
     "clock": "test_changes.py",
     "config change": "test_changes.py",
@@ -42,7 +42,7 @@ ABOUT = {
 
 SECONDS = 300
 
-#: In each of these areas the state machine itself has to find a fault.
+#: In each of these areas the state machine itself must find a fault.
 BY_THE_MACHINE = {"refill", "clock", "config change", "multi-bucket", "settle"}
 MACHINE = "test_every_store_agrees_with_the_reference"
 
@@ -72,7 +72,7 @@ def mutants() -> Iterator[Mutant]:
 
 
 def plant(mutant: Mutant, folder: Path) -> None:
-    """Copy what the tests need, and change the copy."""
+    """Copy the files that the tests need, and change the copy."""
     for name in ("flask_bucket", "tests"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", folder)
@@ -87,7 +87,7 @@ def edited(name: str, text: str, edits: tuple[Edit, ...]) -> str:
         if text.count(old) != 1:
             raise ValueError(f"{name} has {text.count(old)} times, not once:\n{old}")
         text = text.replace(old, new)
-    # A fault that is no program would be found by anything.
+    # Any test would find a fault that does not compile.
     if name == LUA:
         import_module("lupa.lua51").LuaRuntime().compile(text)
     else:

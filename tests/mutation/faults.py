@@ -1,7 +1,7 @@
 """The faults. Each replaces text that occurs exactly once in its file.
 
-A fault in the script alone, or in the reference alone, makes the two disagree. Planted in both
-alike it is a fault of the specification, which only the oracle in exact rationals can find.
+A fault in the script alone, or in the reference alone, makes the two disagree. The same fault in
+both is a fault of the specification, and only the oracle in exact rationals can find it.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ Edit = tuple[str, str]
 class Fault:
     area: str
     name: str
-    #: The edits that plant it in the script, and those that plant it in the reference.
+    #: The edits that plant it in the script, and those for the reference.
     lua: tuple[Edit, ...] = ()
     python: tuple[Edit, ...] = ()
-    #: Whether clients could tell, if both had it: if not, why.
+    #: Whether clients could tell if both had it; and if not, why.
     both: bool = True
     because: str = ""
-    #: Whether both have it although it is planted once: they share the code, or the time.
+    #: Whether planting it once gives it to both, because they share the code or the time.
     alike: bool = False
 
     def planted(self) -> dict[str, dict[str, tuple[Edit, ...]]]:
-        """Return, by where the fault is planted, the edits to make in each file."""
+        """Return the edits to make in each file, by where the fault is planted."""
         places: dict[str, dict[str, tuple[Edit, ...]]] = {}
         if self.lua:
             places["script"] = {LUA: self.lua}
@@ -39,151 +39,118 @@ class Fault:
         return places
 
 
-#: The script has a straight way for the usual call, and functions for all others.
-FILLS_STRAIGHT = "if ticks >= ceil((full - balance) / step) then\n    balance, last = full, now\n"
-FILLS = "if ticks >= ceil((full - balance) / step) then\n      return full, now, false\n"
-TICKS_STRAIGHT = "local ticks = floor((now - last) / tick)\n  "
-TICKS = "local ticks = floor(elapsed / tick)\n    "
-REFILLS_STRAIGHT = "balance, last = balance + ticks * step, last + ticks * tick"
-REFILLS = "return balance + ticks * step, last + ticks * tick"
+#: Where a refill fills a bucket, and where it does not.
+FILLS = "if ticks * charge.step >= charge.full - tokens then\n"
+FILLS_PYTHON = "if ticks * limit.step >= limit.full - tokens:"
+FULL = "tokens, last_refill = charge.full, now"
+FULL_PYTHON = "tokens, last_refill = limit.full, now"
+REFILLS = "tokens, last_refill = tokens + ticks * charge.step, last_refill + ticks * charge.tick"
 
-#: The reference where a bucket is full, and where it is absent.
-FULL = "return State(limit.full, now, limit.scale), False\n    # Only"
-ABSENT = "return State(limit.full, now, limit.scale), False\n    tokens"
+#: Where a bucket is absent.
+ABSENT = "charge.tokens, charge.last_refill = charge.full, now"
+ABSENT_PYTHON = "return State(limit.full, now, limit.scale), False"
 
 REFILL = (
     Fault(
         "refill",
         "the remainder of a tick is dropped",
-        (
-            (REFILLS_STRAIGHT, "balance, last = balance + ticks * step, now"),
-            (REFILLS, "return balance + ticks * step, now"),
-        ),
-        (("state.last_refill + ticks * limit.tick", "now"),),
+        ((REFILLS, REFILLS.replace("last_refill + ticks * charge.tick", "now")),),
+        (("last_refill += ticks * limit.tick", "last_refill = now"),),
     ),
     Fault(
         "refill",
         "a tick counts before it has passed",
-        (
-            (TICKS_STRAIGHT, TICKS_STRAIGHT.replace("floor", "ceil")),
-            (TICKS, TICKS.replace("floor", "ceil")),
-        ),
+        (("math.floor(elapsed / charge.tick)", "math.ceil(elapsed / charge.tick)"),),
         (("elapsed // limit.tick", "-(-elapsed // limit.tick)"),),
     ),
     Fault(
         "refill",
         "a bucket refills beyond its capacity",
-        (
-            (FILLS_STRAIGHT, "if false then\n" + FILLS_STRAIGHT.partition("\n")[2]),
-            (FILLS, "if false then\n" + FILLS.partition("\n")[2]),
-        ),
-        (("if ticks * limit.step >= limit.full - tokens:", "if False:"),),
+        ((FILLS, "if false then\n"),),
+        ((FILLS_PYTHON, "if False:"),),
     ),
     Fault(
         "refill",
         "> for >= where a refill fills the bucket",
         ((FILLS, FILLS.replace(">=", ">")),),
-    ),
-    Fault(
-        "refill",
-        "> for >= where a refill fills the bucket, in the straight way",
-        ((FILLS_STRAIGHT, FILLS_STRAIGHT.replace(">=", ">")),),
+        ((FILLS_PYTHON, FILLS_PYTHON.replace(">=", ">")),),
+        both=False,
+        because="a full bucket's last refill then lags by less than a tick, which is no token",
     ),
     Fault(
         "refill",
         "a full bucket goes on counting idle time",
-        (
-            (FILLS_STRAIGHT, FILLS_STRAIGHT.replace("full, now", "full, last")),
-            (FILLS, FILLS.replace("full, now", "full, last")),
-        ),
-        ((FULL, FULL.replace("now", "state.last_refill")),),
+        ((FULL, FULL.replace("now", "last_refill")),),
+        ((FULL_PYTHON, FULL_PYTHON.replace("now", "last_refill")),),
     ),
     Fault(
         "refill",
         "a bucket fills to one part less",
-        (
-            (FILLS_STRAIGHT, FILLS_STRAIGHT.replace("= full, now", "= full - 1, now")),
-            (FILLS, FILLS.replace("full, now", "full - 1, now")),
-        ),
-        ((FULL, FULL.replace("limit.full", "limit.full - 1")),),
+        ((FULL, FULL.replace("full, now", "full - 1, now")),),
+        ((FULL_PYTHON, FULL_PYTHON.replace("full, now", "full - 1, now")),),
     ),
     Fault(
         "refill",
         "an absent bucket is empty",
-        (
-            ("balance, last = full, now -- an absent", "balance, last = 0, now -- an absent"),
-            ("bucket.balance, bucket.last = full, now", "bucket.balance, bucket.last = 0, now"),
-        ),
-        ((ABSENT, ABSENT.replace("limit.full", "0")),),
+        ((ABSENT, ABSENT.replace("= charge.full", "= 0")),),
+        ((ABSENT_PYTHON, ABSENT_PYTHON.replace("limit.full", "0")),),
     ),
 )
 
-ANSWER, ASKS = "for i = 1, allowed and count or 0 do", "    if cost > 0 then\n"
-TAKES = "local balance = reply[3 * i] - cost * scale"
-STRAIGHT, OTHER = "cost * scale <= balance", "asked * scale <= bucket.balance"
+SUFFICES = "wanted * scale <= charge.tokens"
+SUFFICES_PYTHON = "wanted * charge.limit.scale <= state.tokens"
 
 JUDGING = (
     Fault(
         "judging",
         "< for <= where the tokens just suffice",
-        ((STRAIGHT, STRAIGHT.replace("<=", "<")), (OTHER, OTHER.replace("<=", "<"))),
-        (("wanted * charge.limit.scale <= state", "wanted * charge.limit.scale < state"),),
+        ((SUFFICES, SUFFICES.replace("<=", "<")),),
+        ((SUFFICES_PYTHON, SUFFICES_PYTHON.replace("<=", "<")),),
     ),
-    Fault("judging", "< for <= in the straight way", ((STRAIGHT, STRAIGHT.replace("<=", "<")),)),
-    Fault("judging", "< for <= in the other", ((OTHER, OTHER.replace("<=", "<")),)),
+    Fault(
+        "judging",
+        "a part less than the cost suffices",
+        ((SUFFICES, SUFFICES.replace("<=", "- 1 <=")),),
+        ((SUFFICES_PYTHON, SUFFICES_PYTHON.replace("<=", "- 1 <=")),),
+    ),
     Fault(
         "judging",
         "the capacity is off by one",
-        (
-            ("cost <= capacity and", "cost < capacity and"),
-            ("asked <= capacity and", "asked < capacity and"),
-        ),
-        (("wanted <= charge.limit.capacity and", "wanted < charge.limit.capacity and"),),
+        (("full = tonumber(ARGV[row + 2]) * scale", "full = (ARGV[row + 2] - 1) * scale"),),
     ),
     Fault(
         "judging",
         "a look at a bucket in debt is refused",
-        (
-            ("affordable = cost == 0 or (cost", "affordable = (cost"),
-            ("affordable = cost == 0 or (asked", "affordable = (asked"),
-        ),
-        (("affordable = charge.cost == 0 or (", "affordable = ("),),
+        (("affordable = charge.cost == 0 or ", "affordable = "),),
+        (("affordable = charge.cost == 0 or ", "affordable = "),),
     ),
     Fault(
         "judging",
         "a refusal takes what it can",
-        (
-            ("(kind ~= 'held' and allowed and", "(kind ~= 'held' and"),
-            (ANSWER, ANSWER.replace("allowed and count or 0", "count")),
-            (ASKS, ASKS.replace("cost > 0", "cost > 0 and reply[3 * i - 1] == 0")),
-        ),
-        (("    if allowed:\n        for charge, _,", "    if True:\n        for charge, _,"),),
+        (("elseif allowed and charge.needed == 0 then", "elseif charge.needed == 0 then"),),
+        (("    if allowed:\n        for (charge, _),", "    if True:\n        for (charge, _),"),),
     ),
     Fault(
         "judging",
         "a refusal writes what it looked at",
         (
-            (ANSWER, ANSWER.replace("allowed and count or 0", "mode == 'take' and count or 0")),
-            (ASKS, ASKS.replace("cost > 0", "not (absent and absent[i])")),
-            (TAKES, TAKES.replace("cost * scale", "(allowed and cost or 0) * scale")),
-            ("bucket.changed = bucket.changed or rebased", "bucket.changed = true"),
+            (
+                "elseif refresh(charge, tokens, last_refill, stored) then\n    charge.changed",
+                "else\n    refresh(charge, tokens, last_refill, stored)\n    charge.changed",
+            ),
         ),
-        (("if rebased:\n", "if known is not None:\n"),),
-    ),
-    Fault(
-        "judging",
-        "a peek writes, in the straight way",
-        (("if mode == 'take' then", "if true then"),),
+        (("if set_back:\n            self._changed", "if stored:\n            self._changed"),),
     ),
     Fault(
         "judging",
         "a peek writes",
-        (("bucket.changed and mode ~= 'peek'", "bucket.changed"),),
+        (("charge.changed and mode ~= 'peek'", "charge.changed"),),
     ),
 )
 
 #: Both answers say in Python how long to wait.
 WAIT = "return -(-(balance - tokens) // limit.step) * limit.tick - (now - last_refill)"
+NEVER = "if needed > limit.capacity:"
 
 WAITS = (
     Fault(
@@ -208,62 +175,74 @@ WAITS = (
     Fault(
         "waits",
         "a cost of the whole capacity never comes",
-        python=(("if wanted <= limit.capacity:", "if wanted < limit.capacity:"),),
+        python=((NEVER, NEVER.replace(">", ">=")),),
         alike=True,
     ),
     Fault(
         "waits",
         "a cost above the capacity has a wait",
-        python=(("if wanted <= limit.capacity:", "if wanted <= limit.capacity + 1:"),),
+        python=((NEVER, NEVER.replace("capacity", "capacity + 1")),),
         alike=True,
     ),
 )
 
 #: Where a clock that was set back is told from a late one, and what is done about it.
-BACK, LATE = "if elapsed < -STEP_TOLERANCE then", "return balance, last, false -- a late"
-REBASE = "return balance, now, true"
+BACK = "set_back = elapsed < -STEP_TOLERANCE"
+REBASE, REBASE_PYTHON = "    last_refill = now -- start over", "        last_refill = now\n"
 
 CLOCK = (
     Fault(
         "clock",
         "the rebase is dropped",
-        ((BACK, "if false then"),),
-        (("if elapsed < -STEP_TOLERANCE:", "if False:"),),
+        ((BACK, "set_back = false"),),
+        ((BACK, "set_back = False"),),
     ),
     Fault(
         "clock",
         "a refusal does not keep the rebase",
-        ((REBASE, "return balance, now, false"),),
-        (("State(tokens, now, limit.scale), True", "State(tokens, now, limit.scale), False"),),
+        (("  return set_back\n", "  return false\n"),),
+        (
+            (
+                "State(tokens, last_refill, limit.scale), set_back",
+                "State(tokens, last_refill, limit.scale), False",
+            ),
+        ),
     ),
     Fault(
         "clock",
         "a clock set back fills the bucket",
-        ((REBASE, "return full, now, true"),),
-        (("State(tokens, now, limit.scale), True", "State(limit.full, now, limit.scale), True"),),
+        ((REBASE, "    tokens, last_refill = charge.full, now -- start over"),),
+        ((REBASE_PYTHON, "        tokens, last_refill = limit.full, now\n"),),
     ),
     Fault(
         "clock",
         "a clock late by just the tolerance counts as set back",
         ((BACK, BACK.replace("<", "<=")),),
-        (("if elapsed < -STEP_TOLERANCE:", "if elapsed <= -STEP_TOLERANCE:"),),
+        ((BACK, BACK.replace("<", "<=")),),
     ),
     Fault(
         "clock",
         "a late timestamp is refilled from again",
-        ((LATE, "return balance, now, false -- a late"),),
-        (("State(tokens, state.last_refill, limit.scale)", "State(tokens, now, limit.scale)"),),
-    ),
-    Fault(
-        "clock",
-        "a late timestamp takes a refill back, in the straight way",
-        (("now >= last and ", ""),),
+        (
+            (
+                "  charge.tokens, charge.last_refill = tokens, last_refill\n",
+                "  charge.tokens = tokens\n"
+                "  charge.last_refill = elapsed < 0 and now or last_refill\n",
+            ),
+        ),
+        (
+            (
+                "    return State(tokens, last_refill, limit.scale), set_back",
+                "    last_refill = now if elapsed < 0 else last_refill\n"
+                "    return State(tokens, last_refill, limit.scale), set_back",
+            ),
+        ),
     ),
     Fault(
         "clock",
         "a late timestamp takes a refill back",
-        (("  if elapsed >= 0 then", "  if elapsed >= -STEP_TOLERANCE then"),),
-        (("if elapsed < 0:", "if False:"),),
+        (("elseif elapsed >= 0 then", "else"),),
+        (("elif elapsed >= 0:", "else:"),),
     ),
     Fault(
         "clock",
@@ -274,66 +253,58 @@ CLOCK = (
 )
 
 CARRIED = "tokens if old == new else tokens * new // old"
-ROUNDED = "    return rest > 0 and -result - 1 or -result\n  end\n  return result\n"
-SAME = "hash[3] == ARGV[at + 2]"
-CLAMP = "  if balance > full then\n    balance = full\n"
+RESCALES = "tokens = rescale(tokens, scale, charge.scale)"
+ROUNDED = "return tokens < 0 and -result - (rest > 0 and 1 or 0) or result"
 
 CHANGES = (
     Fault(
         "config change",
         "a balance is carried over rounded up",
-        ((ROUNDED, "    return -result\n  end\n  return rest > 0 and result + 1 or result\n"),),
+        ((ROUNDED, "return tokens < 0 and -result or result + (rest > 0 and 1 or 0)"),),
         ((CARRIED, "tokens if old == new else -(-tokens * new // old)"),),
     ),
     Fault(
         "config change",
         "a debt is carried over rounded towards zero",
-        ((ROUNDED, "    return -result\n  end\n  return result\n"),),
+        ((ROUNDED, "return tokens < 0 and -result or result"),),
         ((CARRIED, "tokens * new // old if tokens > 0 else -(-tokens * new // old)"),),
     ),
     Fault(
         "config change",
         "a balance is not carried over",
-        (("if stored ~= scale then", "if false then"), (SAME, "true")),
+        (("if scale ~= charge.scale then", "if false then"),),
         ((CARRIED, "tokens"),),
     ),
     Fault(
         "config change",
         "a changed limit fills the bucket",
-        (("balance = rescale(balance, stored, scale)", "balance = full"),),
+        ((RESCALES, "tokens = charge.full"),),
         ((CARRIED, "tokens if old == new else EXACT"),),
     ),
     Fault(
         "config change",
         "a changed limit empties the bucket",
-        (("balance = rescale(balance, stored, scale)", "balance = 0"),),
+        ((RESCALES, "tokens = 0"),),
         ((CARRIED, "tokens if old == new else 0"),),
     ),
     Fault(
         "config change",
         "the clamp to a smaller capacity is dropped",
-        ((CLAMP, CLAMP.replace("balance > full", "false")),),
+        (("math.min(tokens, charge.full)", "tokens"),),
         (("tokens = _bounded(_rescale(", "tokens = (lambda carried, limit: carried)(_rescale("),),
     ),
     Fault(
         "config change",
         "a product too large is formed",
-        (
-            (
-                "balance = rescale(balance, stored, scale)",
-                "balance = floor(balance * scale / stored)",
-            ),
-        ),
+        ((RESCALES, "tokens = math.floor(tokens * charge.scale / scale)"),),
     ),
     Fault(
         "config change",
         "the new scale is not stored",
-        (("  if stored == scale then\n", "  if stored then\n"),),
-    ),
-    Fault(
-        "config change",
-        "a balance in other parts is taken as it is, in the straight way",
-        ((SAME, "true"),),
+        (
+            ("'scale', charge.scale)", "'scale', charge.stored or charge.scale)"),
+            ("charge.absent = not hash[1]", "charge.absent, charge.stored = not hash[1], stored"),
+        ),
     ),
 )
 
@@ -341,102 +312,91 @@ SEVERAL = (
     Fault(
         "multi-bucket",
         "only the first bucket can refuse",
+        (("allowed and charge.kind ~= 'take'", "allowed and (charge.kind ~= 'take' or i > 1)"),),
         (
             (
-                "if not affordable and kind == 'take' then",
-                "if not affordable and kind == 'take' and i == 1 then",
-            ),
-            (
-                "allowed = allowed and affordable",
-                "allowed = allowed and (affordable or i > 1)",
-            ),
-        ),
-        (
-            (
-                "allowed = all(affordable for _, _, affordable, _ in judged)",
-                "allowed = all(affordable for _, _, affordable, _ in judged[:1])",
+                "allowed = not any(needed[: len(charges)])",
+                "allowed = not any(needed[: len(charges)][:1])",
             ),
         ),
     ),
     Fault(
         "multi-bucket",
         "a key that comes twice is judged twice alone",
-        (("asked = bucket.wanted + cost", "asked = cost"),),
+        (("local wanted = charge.wanted + charge.cost", "local wanted = charge.cost"),),
         (("self._wanted.get(charge.key, 0) + charge.cost", "charge.cost"),),
     ),
     Fault(
         "multi-bucket",
-        "a key that comes twice is judged twice alone, in the straight way",
-        (("usual = usual and KEYS[earlier] ~= key", "usual = usual"),),
+        "a key that comes twice is read twice",
+        (("if KEYS[earlier] == key then", "if false then"),),
     ),
     Fault(
         "multi-bucket",
         "what was held is not given back",
-        (("amount, bucket.again = cost, bucket.again", "bucket.again = bucket.again"),),
-        (("            buckets.add(charge, charge.cost)\n", ""),),
+        (("amount = allowed and 0 or charge.cost", "amount = 0"),),
+        (("        self.add(charge, charge.cost)\n", ""),),
     ),
     Fault(
         "multi-bucket",
         "what was held is given back also when allowed",
-        (("elseif kind == 'held' and not allowed then", "elseif kind == 'held' then"),),
+        (("amount = allowed and 0 or charge.cost", "amount = charge.cost"),),
         (("    else:\n        for charge in held:", "    if True:\n        for charge in held:"),),
     ),
     Fault(
         "multi-bucket",
         "a wait forgets what was held of the same bucket",
-        (("wanted + bucket.again", "wanted"),),
-        (("wanted + again.get(row.key, 0)", "wanted"),),
+        (("charge.needed + bucket.returned", "charge.needed"),),
+        (("needed += self._returned.get(charge.key, 0)", "needed += 0"),),
     ),
     Fault(
         "multi-bucket",
         "a shadow limit refuses",
-        (("if not affordable and kind == 'take' then", "if not affordable then"),),
-        (
-            (
-                "    again: dict[str, int] = {}\n",
-                "    again: dict[str, int] = {}\n    allowed = all(row[2] for row in judged)\n",
-            ),
-        ),
+        (("allowed and charge.kind ~= 'take'", "false"),),
+        (("allowed = not any(needed[: len(charges)])", "allowed = not any(needed)"),),
     ),
     Fault(
         "multi-bucket",
         "a shadow limit is not taken",
-        (("(kind ~= 'held' and allowed", "(kind == 'take' and allowed"),),
         (
             (
-                "        for charge, _, affordable, _ in judged:\n            if affordable:",
-                "        for charge, dry, affordable, _ in judged:\n"
-                "            if affordable and not dry:",
+                "elseif allowed and charge.needed == 0 then",
+                "elseif allowed and charge.needed == 0 and charge.kind == 'take' then",
+            ),
+        ),
+        (
+            (
+                "        for (charge, _), lacking in zip(asked, needed, strict=True):\n"
+                "            if not lacking:",
+                "        for (charge, dry_run), lacking in zip(asked, needed, strict=True):\n"
+                "            if not lacking and not dry_run:",
             ),
         ),
     ),
     Fault(
         "multi-bucket",
         "an unaffordable shadow limit stands in the way of the next",
-        (("if affordable or kind == 'take' then", "if true then"),),
+        (("if affordable or charge.kind == 'take' then", "if true then"),),
         (("if affordable or not shadow:", "if True:"),),
     ),
 )
 
-BALANCE = "balance = _bounded(state.tokens + tokens * limit.scale, limit)"
-GIVEN = "if amount > floor((bucket.full - bucket.balance) / bucket.scale) then"
+BALANCE = "balance = _bounded(state.tokens + amount * limit.scale, limit)"
+ADDED = "bucket.tokens + amount * bucket.scale"
+GIVEN = f"local tokens = math.min({ADDED}, bucket.full)"
+LOWEST = "bucket.tokens = math.max(tokens, bucket.full - LARGEST)"
 
 SETTLING = (
     Fault(
         "settle",
         "giving back lifts a bucket above its capacity",
-        ((GIVEN, "if false then"),),
-        ((BALANCE, "balance = state.tokens + tokens * limit.scale"),),
+        ((GIVEN, f"local tokens = {ADDED}"),),
+        ((BALANCE, "balance = state.tokens + amount * limit.scale"),),
     ),
     Fault(
         "settle",
         "settling leaves no debt",
-        (
-            (
-                "bucket.balance = bucket.balance + amount * bucket.scale",
-                "bucket.balance = math.max(0, bucket.balance + amount * bucket.scale)",
-            ),
-        ),
+        ((LOWEST, "bucket.tokens = math.max(tokens, 0)"),),
         ((BALANCE, BALANCE.replace("_bounded(", "max(0, _bounded(") + ")"),),
     ),
     Fault(
@@ -444,8 +404,8 @@ SETTLING = (
         "settling charges only the first bucket",
         (
             (
-                "if mode == 'settle' or (kind",
-                "if mode == 'settle' and i == 1 or (mode ~= 'settle' and kind",
+                "elseif allowed and charge.needed == 0 then",
+                "elseif allowed and charge.needed == 0 and (mode ~= 'settle' or i == 1) then",
             ),
         ),
         (
@@ -458,7 +418,7 @@ SETTLING = (
     Fault(
         "settle",
         "what is given back is taken",
-        (("    amount = -cost\n", "    amount = cost < 0 and cost or -cost\n"),),
+        (("    amount = -charge.cost\n", "    amount = -math.abs(charge.cost)\n"),),
         (
             (
                 "for charge in charges:\n        buckets.add(charge, -charge.cost)",
@@ -468,13 +428,13 @@ SETTLING = (
     ),
     Fault(
         "settle",
+        "settling asks first",
+        (("if mode ~= 'settle' and charge.kind ~= 'held' then", "if charge.kind ~= 'held' then"),),
+    ),
+    Fault(
+        "settle",
         "a debt grows beyond what is exact",
-        (
-            (
-                "elseif -amount > floor((bucket.balance - lowest) / bucket.scale) then",
-                "elseif false then",
-            ),
-        ),
+        ((LOWEST, "bucket.tokens = tokens"),),
         (
             (
                 "return max(min(tokens, limit.full), limit.full - (EXACT - 1))",
@@ -488,29 +448,21 @@ SETTLING = (
         "settle",
         "giving back to an absent bucket writes it",
         (("(amount > 0 and not bucket.absent)", "(amount > 0)"),),
-        (
-            (
-                "if tokens == 0 or (tokens > 0 and charge.key not in self._states):",
-                "if tokens == 0:",
-            ),
-        ),
+        (("(amount > 0 and key not in self._states)", "False"),),
         both=False,
         because="an absent bucket and a full one are the same",
     ),
 )
 
 KEPT = "return min(-(-ticks * limit.tick // 1000) + TTL_MARGIN, EXACT - 1)"
-#: In the straight way, and in the other.
-EXPIRES = ("min(wait + TTL_MARGIN, LARGEST)", "min(ms + TTL_MARGIN, LARGEST)")
-EXPIRING = tuple(f"call('PEXPIRE', key, {expires})\n" for expires in EXPIRES)
-STORES_STRAIGHT = "\n          call('HSET', key, 'tokens', balance, 'last_refill', last)"
-STORES = "\n    call('HSET', key, 'tokens', balance, 'last_refill', last)"
+EXPIRES = "math.min(ms + TTL_MARGIN, LARGEST)"
+EXPIRING = f"    call('PEXPIRE', key, {EXPIRES})\n"
 
 STORING = (
     Fault(
         "storing",
         "the TTL is halved",
-        tuple((expires, f"floor({expires} / 2)") for expires in EXPIRES),
+        ((EXPIRES, f"math.floor({EXPIRES} / 2)"),),
         ((KEPT, KEPT.replace("return ", "return (").replace("EXACT - 1)", "EXACT - 1)) // 2")),),
     ),
     Fault(
@@ -522,54 +474,49 @@ STORING = (
     Fault(
         "storing",
         "the TTL is the margin alone",
-        tuple((expires, "TTL_MARGIN") for expires in EXPIRES),
+        ((EXPIRES, "TTL_MARGIN"),),
         ((KEPT, "return TTL_MARGIN"),),
     ),
-    *(
-        Fault("storing", f"the TTL {what}{of}", ((expiring, instead),))
-        for of, expiring in zip((" in the straight way", ""), EXPIRING, strict=True)
-        for what, instead in (("is dropped", ""), ("is in seconds", expiring.replace("PE", "E")))
-    ),
+    Fault("storing", "the TTL is dropped", ((EXPIRING, ""),)),
+    Fault("storing", "the TTL is in seconds", ((EXPIRING, EXPIRING.replace("PE", "E")),)),
     Fault(
         "storing",
         "a TTL of millennia is not cut off",
-        (
-            ("min(wait + TTL_MARGIN, LARGEST)", "wait + TTL_MARGIN"),
-            ("min(ms + TTL_MARGIN, LARGEST)", "ms + TTL_MARGIN"),
-        ),
+        ((EXPIRES, "ms + TTL_MARGIN"),),
         ((KEPT, "return -(-ticks * limit.tick // 1000) + TTL_MARGIN"),),
         both=False,
         because="nobody waits so long",
     ),
     Fault(
         "storing",
-        "an absent bucket is stored without its scale, in the straight way",
-        (("if absent and absent[i] then", "if false then"),),
+        "the TTL counts each tick as a microsecond",
+        (
+            (
+                "charge.tick == 1 and math.ceil(ticks / 1000) or ticks * (charge.tick / 1000)",
+                "math.ceil(ticks / 1000)",
+            ),
+        ),
+        ((KEPT, KEPT.replace("-ticks * limit.tick", "-ticks")),),
+    ),
+    Fault(
+        "storing",
+        "an absent bucket is stored without its scale",
+        ((", 'scale', charge.scale)", ")"),),
     ),
     Fault(
         "storing",
         "tostring in place of all digits",
-        ((STORES, STORES.replace("balance", "tostring(balance)")),),
-    ),
-    Fault(
-        "storing",
-        "tostring in place of all digits, in the straight way",
-        ((STORES_STRAIGHT, STORES_STRAIGHT.replace("balance", "tostring(balance)")),),
+        (("'tokens', charge.tokens", "'tokens', tostring(charge.tokens)"),),
     ),
     Fault(
         "storing",
         "tostring in place of all digits of the time",
-        ((STORES, STORES.replace(" last)", " tostring(last))")),),
+        (("'last_refill', charge.last_refill", "'last_refill', tostring(charge.last_refill)"),),
     ),
     Fault(
         "storing",
         "the time of the call is stored",
-        ((STORES, STORES.replace(" last)", " now)")),),
-    ),
-    Fault(
-        "storing",
-        "the time of the call is stored, in the straight way",
-        ((STORES_STRAIGHT, STORES_STRAIGHT.replace(" last)", " now)")),),
+        (("'last_refill', charge.last_refill", "'last_refill', now"),),
     ),
 )
 

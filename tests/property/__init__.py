@@ -1,1 +1,1 @@
-"""Random and exhaustive histories: the script, the reference and the promises, held together."""
+"""Random and exhaustive histories that check script, reference and promises against each other."""

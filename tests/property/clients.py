@@ -1,4 +1,4 @@
-"""What the tests of promises share: clients' words for what a store answers."""
+"""Shared by the tests of promises: what a client asks and hears, in microseconds."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def heard(outcome: Outcome) -> Answer:
 
 
 def take(subject: Subject, limit: Limit, cost: int, now: int) -> Outcome:
-    assume(now < EXACT)  # a slow limit and a long history may reach the year 2255
+    assume(now < EXACT)  # with a slow limit, a long history may reach the year 2255
     return subject.store.take([Charge(limit, KEY, cost)], now=now).outcomes[0]
 
 

@@ -1,4 +1,4 @@
-"""The Hypothesis profile, the stores under proof, and the count of calls at the end."""
+"""The Hypothesis profile, the stores to be tested, and the count of calls at the end."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture
 def subjects(servers: dict[str, Server]) -> Iterator[list[Subject]]:
-    """A store of every kind that is there, to be told the same."""
+    """A store of every kind that is installed, all to be told the same."""
     made = []
     for name in NAMES:
-        # What is missing is reported by test_this_store_takes_part.
+        # test_this_store_takes_part reports the stores that are missing.
         with contextlib.suppress(pytest.skip.Exception):
             made.append(engines.subject(name, servers))
     yield made

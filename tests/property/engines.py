@@ -1,4 +1,4 @@
-"""What is put to the proof: a store of every kind, and a look at what it really keeps."""
+"""The stores to be tested, one of every kind, and a look at what each really keeps."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tests.servers import ENGINES, Server
 #: Comma-separated names of the only stores to try; all of them when unset.
 CHOSEN = frozenset(filter(None, os.environ.get("PROPERTY_ENGINES", "").split(",")))
 
-#: Seconds to wait for an answer: no test here is about a server that is slow.
+#: Seconds to wait for a reply: no test here is about a slow server.
 PATIENCE = 60
 
 #: Calls made to each kind of store, for the terminal's summary.
 CALLS: Counter[str] = Counter()
 
-#: What each engine says it is, once it was used.
+#: The version that each engine names, once it was used.
 VERSIONS: dict[str, str] = {}
 
 
@@ -43,9 +43,9 @@ class Subject(Protocol):
         """Return the stored buckets, as they are stored."""
 
     def kept_for(self, keys: Sequence[str]) -> tuple[dict[str, State], dict[str, int | None]]:
-        """Return the stored buckets, and the milliseconds each has left; None for one that stays.
+        """Return the stored buckets and their TTLs in milliseconds, None for one without.
 
-        Both at once, for speed.
+        Both come in one call, for speed.
         """
 
     def put(self, states: dict[str, State], keys: Sequence[str]) -> None:
@@ -126,7 +126,7 @@ class RedisSubject:
         found = {}
         for key, row in zip(keys, rows, strict=True):
             if row != [None, None, None]:
-                # Compared as text first: '1e+15' is the same number, and a corrupted balance.
+                # The text is compared first: '1e+15' is the same number, but a corrupted balance.
                 numbers = [int(field) for field in row]
                 assert [b"%d" % n for n in numbers] == row, f"{key} holds {row}"
                 found[key] = State(*numbers)

@@ -1,7 +1,7 @@
-"""Token buckets in exact rationals, as a textbook has them. Shares no code with the package.
+"""Token buckets in exact rationals, as in a textbook. They share no code with the package.
 
-Time is in microseconds, a level in tokens, a rate in tokens each microsecond. There are no
-parts, ticks, stored states or rounding here: a level is whatever the refill makes it.
+Times are in microseconds, levels in tokens, rates in tokens per microsecond. There are no parts,
+ticks, stored states or rounding here: a level is exactly what the refill makes it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MICROSECONDS = 1_000_000
 
 @dataclass
 class Oracle:
-    """One bucket: full at first."""
+    """One bucket. It starts full."""
 
     capacity: int
     rate: Fraction
@@ -31,7 +31,7 @@ class Oracle:
         return cls(capacity, amount / seconds / MICROSECONDS, at)
 
     def move(self, now: int) -> None:
-        """Let time pass, which only ever fills the bucket."""
+        """Let time pass. That can only fill the bucket."""
         self.level = min(self.level + self.rate * max(0, now - self.at), Fraction(self.capacity))
         self.at = now
 
@@ -39,13 +39,13 @@ class Oracle:
         self.level = min(self.level + tokens, Fraction(self.capacity))
 
     def until(self, tokens: int) -> int:
-        """Return the microseconds until there are so many tokens."""
+        """Return the microseconds until the bucket holds so many tokens."""
         return max(0, ceil((tokens - self.level) / self.rate))
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a client hears about one charge: times in microseconds."""
+    """What a client hears about one charge. Times are in microseconds."""
 
     allowed: bool
     remaining: int
@@ -60,7 +60,7 @@ Asked = tuple[Oracle, int]
 def ask(
     charges: Sequence[Asked], held: Sequence[Asked] = (), shadow: Sequence[Asked] = ()
 ) -> tuple[bool, list[Answer]]:
-    """Charge all buckets or none; say whether, and what each client hears."""
+    """Charge all buckets or none. Return whether they were charged, and an answer for each."""
     wanted: dict[int, int] = {}
     rows = []
     for is_shadow, some in ((False, charges), (True, shadow)):

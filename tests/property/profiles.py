@@ -1,8 +1,8 @@
 """The Hypothesis profiles: "short" by default, "long" with ``--hypothesis-profile long``.
 
-"short" is the same run every time, so that it fails only for a change in the code. "long" is
-random and prints how to reproduce what it found. "mutants" is "short" without looking for the
-smallest example: it only matters that there is one.
+"short" runs the same histories every time, so it fails only because of a change in the code. "long"
+is random, and prints how to reproduce a failure. "mutants" is "short" without the search for the
+smallest failure: one failure is enough.
 """
 
 from __future__ import annotations
@@ -33,5 +33,5 @@ def is_long() -> bool:
 
 
 def examples(short: int, long: int) -> settings:
-    """Return the chosen profile with so many examples, short or long."""
+    """Return the chosen profile with a number of examples, short or long."""
     return settings(max_examples=long if is_long() else short)

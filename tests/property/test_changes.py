@@ -1,4 +1,4 @@
-"""The promises about a limit that is changed, and about a clock that is."""
+"""The promises about limits that change and clocks that step."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.property.engines import Subject
 from tests.property.profiles import examples
 from tests.property.worlds import AWKWARD, BACKWARD, FORWARD, SECOND, limits
 
-#: By how much a clock may be late without having been set back.
+#: A clock that is behind a bucket by no more than this is late. By more, it was set back.
 TOLERANCE = SECOND
 
 
@@ -44,7 +44,7 @@ def test_a_changed_limit_adds_no_token_and_takes_none_that_still_fits(
     """Nor does it forgive any part of a debt."""
     drained(subject, old, START)
     subject.store.settle([Charge(old, KEY, -int(left * old.capacity))], now=START)
-    # Written at this time, the balance is whatever number of parts there was by then.
+    # Written at this time, the balance may be any number of parts.
     subject.store.settle([Charge(old, KEY, 1)], now=START + by)
     had, refilled = level(subject), subject.kept([KEY])[KEY].last_refill
     # A debt that the new limit cannot count is cut to the largest that it can.
@@ -93,7 +93,7 @@ def test_a_late_timestamp_takes_what_there_is_and_refills_nothing_twice(
 def test_a_refusal_keeps_that_the_clock_was_set_back(
     subject: Subject, limit: Limit, step: int
 ) -> None:
-    """The one thing that a refusal writes; otherwise the wait would begin anew each time."""
+    """A refusal writes nothing else. Without this, the wait would start again each time."""
     drained(subject, limit, START)
     assert not take(subject, limit, 1, START + step).allowed
     assert subject.kept([KEY])[KEY].last_refill == START + step
@@ -132,7 +132,7 @@ def test_a_clock_step_locks_nobody_out_for_longer_than_the_tolerance_and_the_usu
 def test_a_clock_step_backwards_mints_nothing_and_one_forwards_a_capacity_at_most(
     subject: Subject, limit: Limit, history: list[tuple[int, int]]
 ) -> None:
-    """The oracle is refilled by every movement forwards, up to its capacity, and by no other."""
+    """Every movement forwards refills the oracle, up to its capacity; no other one does."""
     subject.forget()
     now, oracle = START, oracle_of(limit)
     for by, cost in history:

@@ -1,8 +1,7 @@
-"""One hot bucket, many processes and threads, the server's own clock; then with accidents.
+"""One hot bucket, many processes and threads, and the server's own clock; then with accidents.
 
-A worker that asks all the time gets what is refilled. What the workers get together is bounded
-from both sides: by the capacity and the refill of the time between the first decision and the
-last one, and by that less what each of them may have in flight.
+Together the workers get at most the capacity plus the refill between the first decision and the
+last one. They ask all the time, so they get at least that minus one call in flight for each.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ def most(seconds: float) -> float:
     return LIMIT.capacity + float(LIMIT.rate) * seconds
 
 
-def test_all_workers_together_get_what_is_refilled_and_no_more(own_server: Server) -> None:
+def test_all_workers_together_get_the_refill_and_no_more(own_server: Server) -> None:
     taken = hammer(own_server.url, SECONDS)
     assert taken.lost == 0
-    assert taken.refusals, "nobody was refused, so the limit was not tried"
+    assert taken.refusals, "no request was refused, so the limit was not tested"
     assert most(taken.elapsed) - WORKERS <= len(taken.grants) <= most(taken.elapsed)
 
 
@@ -56,7 +55,7 @@ def test_a_flushed_script_alone_loses_nothing(own_server: Server) -> None:
 def test_a_restarted_server_grants_no_more_than_a_full_bucket_in_each_life(
     own_server: Server,
 ) -> None:
-    """Without persistence a restart forgets the bucket, and an absent one is full."""
+    """Without persistence a restart forgets the bucket, and an absent bucket is full."""
     deaths: list[int] = []
 
     def accident() -> None:
@@ -75,7 +74,7 @@ def test_a_restarted_server_grants_no_more_than_a_full_bucket_in_each_life(
 
 
 def lived(taken: Taken, deaths: list[int]) -> list[Taken]:
-    """Tell apart what was taken between one death of the server and the next one."""
+    """Split what was taken into the lives of the server, from one death to the next."""
     bounds = [0, *deaths, 2**63]
     return [
         Taken(

@@ -1,7 +1,7 @@
-"""Random histories: every store does, step by step and bit for bit, what bucket.py says.
+"""Random histories: every store agrees with bucket.py, step by step and bit for bit.
 
-The machine keeps the states that the reference makes of a history, and tells every store the
-same history. After each step it compares the answers, the stored states and the TTLs.
+The machine applies each step to the reference, and tells it to every store. After each step it
+compares the answers, the stored states and the TTLs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tests.servers import Server
 ALICE, ALSO_ALICE, BOB = "bucket:{alice}:a:x", "bucket:{alice}:b:x", "bucket:{bob}:a:x"
 KEYS = (ALICE, ALSO_ALICE, BOB)
 
-#: How many milliseconds a server's clock, read in whole ones, may be away from ours.
+#: By how many milliseconds a server's clock, read in whole ones, may differ from ours.
 CLOCKS_APART = 5
 
 #: Most charges meet in one bucket, and the same key may come twice in a call.
@@ -50,7 +50,7 @@ def charges(at_most: int = 3) -> st.SearchStrategy[list[tuple[str, int | Near]]]
 
 @dataclass(frozen=True)
 class Written:
-    """What was last written under a key, and from when its TTL runs."""
+    """The TTL that was last written under a key, and the time from which it runs."""
 
     ttl: int
     at: int
@@ -96,7 +96,7 @@ class Machine(RuleBasedStateMachine):
         limit: Limit,
         held: list[tuple[str, int | Near]],
     ) -> None:
-        """Nobody should, and it is decided the same way everywhere all the same."""
+        """Nobody should do this. All stores must still decide it in the same way."""
         self._move(by)
         odd = [*self._charges(asked), Charge(limit, key, 1)]
         self._decide(odd, self._charges(held), [])
@@ -169,9 +169,9 @@ class Machine(RuleBasedStateMachine):
         return min(near.cost(limit, max(0, state.tokens) // limit.scale), EXACT - 1)
 
     def _expired(self) -> bool:
-        """Whether a stalled machine took so long that servers may have dropped full buckets.
+        """Return whether the machine stalled for so long that servers may have dropped buckets.
 
-        They drop them by their own clock, a minute after they were written at the earliest.
+        They drop a full bucket by their own clock, at least a minute after it was written.
         """
         return time.time() - self.begun > 30
 
@@ -209,7 +209,7 @@ class Machine(RuleBasedStateMachine):
             for key, ms in left.items():
                 written = self.written[subject.name, key]
                 assert ms is not None, f"{subject.name} keeps {key} for ever"
-                # fakeredis keeps its times in floating point, so thousands of years get blurred.
+                # fakeredis keeps its times in floating point, and rounds thousands of years.
                 blur = ms // 10**14 if subject.name == "fakeredis" else 0
                 elapsed = milliseconds() - written.at
                 assert written.ttl - elapsed - blur - CLOCKS_APART <= ms, (subject.name, key)

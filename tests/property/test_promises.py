@@ -1,4 +1,4 @@
-"""The promises made to clients, held against an oracle in exact rationals.
+"""The promises to clients, checked against an oracle in exact rationals.
 
 Each promise is tested on the in-process store, which runs the reference, and on the script in
 a real server. The oracle shares no code with either.
@@ -67,7 +67,7 @@ def test_every_answer_is_the_one_of_exact_rationals(
             _settle_alike(subject, pair, oracles, first, held, now)
             continue
         if kind == "peek":
-            # It tells what a take would, and what that would leave.
+            # It answers what a take would, and what that would leave.
             answer = subject.store.peek(charges(pair, first), now)
             copies = [copy(oracle) for oracle in oracles]
             expected = ask([(copies[i], cost) for i, cost in first])
@@ -86,7 +86,7 @@ def _settle_alike(
     returned: Asks,
     now: int,
 ) -> None:
-    """Settle, unless that could leave a debt that is not counted exactly."""
+    """Settle, unless that could leave a debt that is too large to be counted exactly."""
     most = sum(cost for _, cost in spent)
     for limit, oracle in zip(pair, oracles, strict=True):
         if (oracle.level - most) * limit.scale <= limit.full - EXACT:
@@ -107,7 +107,7 @@ def _settle_alike(
 def test_a_lone_client_that_waits_exactly_retry_after_is_allowed(
     subject: Subject, limit: Limit, history: list[tuple[int, int]], cost: int, debt: int
 ) -> None:
-    """And one that comes a microsecond early is not: a wait ends where a tick does."""
+    """A client that comes a microsecond early is not: a wait ends where a tick does."""
     cost = min(cost, limit.capacity)
     now = START
     drained(subject, limit, now)
@@ -129,7 +129,7 @@ def test_a_lone_client_that_waits_exactly_retry_after_is_allowed(
 def test_a_request_that_was_charged_before_its_refusal_waits_long_enough_for_all_of_it(
     subject: Subject, limit: Limit, first: int, second: int, by: int, same: bool
 ) -> None:
-    """It asks again for what was given back, perhaps of the very same bucket."""
+    """It asks again for the tokens that were given back, perhaps of the same bucket."""
     subject.forget()
     now = START
     held = [Charge(limit, KEY if same else OTHER, first)]
@@ -155,10 +155,10 @@ def test_a_request_that_was_charged_before_its_refusal_waits_long_enough_for_all
         st.tuples(st.one_of(FORWARD, BACKWARD), limits(), st.integers(-50, 50)), max_size=10
     )
 )
-def test_what_remains_is_never_negative_and_never_above_the_capacity(
+def test_remaining_is_never_negative_and_never_above_the_capacity(
     subject: Subject, history: list[tuple[int, Limit, int]]
 ) -> None:
-    """Whatever is taken, settled or given back, and however clock and limit change."""
+    """This holds whatever is taken, settled or given back, and however clock and limit change."""
     subject.forget()
     now = START
     for by, limit, amount in history:
@@ -177,7 +177,7 @@ def test_what_remains_is_never_negative_and_never_above_the_capacity(
 def test_a_refusal_changes_nothing(
     subject: Subject, pair: tuple[Limit, Limit], spent: int, by: int, asked: int
 ) -> None:
-    """Neither in the bucket that refuses nor in those that would have allowed."""
+    """It changes neither the bucket that refuses nor those that would have allowed."""
     subject.forget()
     enough, short = Charge(pair[0], KEY), Charge(pair[1], OTHER, pair[1].capacity)
     subject.store.settle([Charge(pair[0], KEY, spent), Charge(pair[1], OTHER, 1)], now=START)

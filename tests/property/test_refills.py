@@ -1,4 +1,4 @@
-"""The promises about what comes back with time, and for how long a bucket is kept."""
+"""The promises about refills, and about how long a bucket is kept."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_no_interval_grants_more_than_the_capacity_and_its_refill(
 def test_no_call_loses_any_of_the_refill(
     subject: Subject, limit: Limit, history: list[tuple[int, int]]
 ) -> None:
-    """However often and however oddly timed the calls are: never as much as a tick's worth."""
+    """However often and oddly the calls are timed, they lose less than one tick's refill."""
     drained(subject, limit, START)
     now, oracle = START, oracle_of(limit)
     oracle.level = Fraction(0)
@@ -78,10 +78,10 @@ def test_the_remainder_of_a_tick_counts_towards_the_next_one(subject: Subject) -
 @examples(20, 200)
 @given(limit=limits())
 @example(limit=AWKWARD[3])
-def test_a_saturating_client_gets_all_that_is_refilled_but_a_token(
+def test_a_saturating_client_gets_the_whole_refill_but_one_token(
     subject: Subject, limit: Limit
 ) -> None:
-    """Provided that the capacity holds a token and what a tick adds; else see below."""
+    """The capacity must be at least a token plus a tick's refill. Else see the next test."""
     per_tick = rate(limit) * limit.tick
     assume(limit.capacity >= 1 + per_tick)
     drained(subject, limit, START)
@@ -90,7 +90,7 @@ def test_a_saturating_client_gets_all_that_is_refilled_but_a_token(
         answer = take(subject, limit, 1, now)
         granted += answer.allowed
         now += microseconds(answer.retry_after) or 0
-    # Up to the last instant at which it asked and was refused, or now.
+    # Now is the last instant at which it was refused, or the end of its last wait.
     assert granted >= rate(limit) * (now - START) - 1 - per_tick
 
 
@@ -107,7 +107,7 @@ def test_a_bucket_too_small_for_a_tick_loses_no_more_than_a_tick_for_each_grant(
     for _ in range(60):
         answer = take(subject, limit, 1, now)
         granted += answer.allowed
-        # It asks at every tick, if the bucket always has some.
+        # If the bucket always has tokens, it asks at every tick.
         now += microseconds(answer.retry_after) or (limit.tick if answer.remaining == 0 else 0)
     assert granted * (1 + per_tick) >= rate(limit) * (now - START) - 1 - per_tick
 
@@ -126,7 +126,7 @@ def test_idle_years_give_exactly_the_capacity(subject: Subject, years: int) -> N
 def test_a_bucket_is_kept_until_it_is_full_and_about_a_minute_longer(
     subject: Subject, limit: Limit, taken: int, by: int
 ) -> None:
-    # A debt that is not counted exactly is cut to one that is.
+    # A larger debt would be cut to one that is counted exactly.
     assume((limit.capacity - 1 - taken) * limit.scale > limit.full - EXACT)
     subject.forget()
     take(subject, limit, 1, START)

@@ -1,13 +1,12 @@
 """Every history up to length 5 over a small alphabet: the script against the reference.
 
-A letter is one call: how far time moves, what kind of call it is, under which limit and with
-what costs. What a call does depends on nothing but the stored states, seen from the time of
-the call. So histories that lead to the same states need not be told apart: it is enough to
-bring up each state that any history of up to four letters leads to, once, and to try every
-letter on it. Every step of every history of up to five letters is then among the checked ones.
+A letter is one call: how far time moves, the kind of call, its limit and its costs. A call depends
+on nothing but the stored states, as seen from the time of the call. So histories that lead to the
+same states are equal from there on. It is enough to set up each state that a history of up to four
+letters leads to, once, and to try every letter on it. That covers every step of every history of
+up to five letters.
 
-That a store has no memory beside its states is what the state machine shows, which never sets
-them.
+The state machine never sets states, so it would notice a store that remembers anything else.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from tests.property.profiles import is_long
 
 KEYS = ("bucket:{a}:one:x", "bucket:{a}:two:x")
 
-#: Of different scales and capacities: each letter may find buckets that the other one left.
+#: They differ in scale and capacity: a letter may find buckets that the other limit left.
 LIMITS = (Limit(capacity=2, refill_rate=1), Limit(capacity=1, refill_rate=7, per=3))
 
-#: Still; a token; more; full again; back, twice to the tolerance's edge and thrice beyond it.
+#: Nothing; a token; more; full again; and back: twice is just the tolerance, thrice is beyond.
 MOVES = (0, 1_000_000, 1_500_000, 40_000_000, -500_000)
 
-#: Of the first bucket and the second one; None leaves a bucket out of the call.
+#: Costs of the first and the second bucket. None leaves a bucket out of the call.
 COSTS: tuple[tuple[int | None, int | None], ...] = (
     *((1, None), (2, None), (None, 1), (None, 2)),
     *((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 1), (2, 2)),
@@ -56,12 +55,12 @@ def alphabet() -> Iterator[Letter]:
         for costs in COSTS:
             yield Letter(move, "take", limit, costs)
         yield Letter(move, "settle", limit, (1, 2))
-        # The first bucket is held, and given back if the second one refuses.
+        # The first bucket's tokens are held, and given back if the second one refuses.
         yield Letter(move, "held", limit, (1, 1))
         yield Letter(move, "shadow", limit, (1, 1))
 
 
-#: The states of the buckets by key, with times as they are seen from now.
+#: The state of each bucket, with times relative to now.
 World = tuple[State | None, ...]
 
 

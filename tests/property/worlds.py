@@ -64,7 +64,7 @@ BACKWARD = st.one_of(
 
 @dataclass(frozen=True)
 class Wait:
-    """Time moves to when the last refusal said, give or take some microseconds."""
+    """Time moves to the end of the last refusal's wait, give or take a microsecond."""
 
     off_by: int
 
@@ -91,7 +91,7 @@ class Near:
 
 NEAR = st.builds(Near, st.sampled_from(("remaining", "capacity")), st.integers(-1, 1))
 COSTS = st.one_of(st.sampled_from((0, 1, 1, 2)), NEAR, NEAR, st.integers(0, 50), st.just(EXACT - 1))
-#: What may be settled: mostly little, at times more than can be counted exactly.
+#: Amounts to settle: mostly small, sometimes too large to be counted exactly.
 AMOUNTS = st.one_of(
     st.integers(-5, 5), NEAR, st.integers(-(10**7), 10**7), st.integers(-EXACT + 1, EXACT - 1)
 )

@@ -1,0 +1,102 @@
+"""The text of a limit, such as "5/second burst 20": how it is read, and how it is written."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from .errors import ConfigError
+
+#: No limit needs a longer text. One without a bound could take long to read.
+LONGEST_TEXT = 4_000
+
+#: The seconds in each unit, largest first, under the word that names and texts use.
+_UNITS = {
+    "year": Fraction(365 * 86_400),
+    "month": Fraction(30 * 86_400),
+    "week": Fraction(7 * 86_400),
+    "day": Fraction(86_400),
+    "hour": Fraction(3_600),
+    "minute": Fraction(60),
+    "second": Fraction(1),
+    "ms": Fraction(1, 1_000),
+}
+_ABBREVIATIONS = {"s": "second", "sec": "second", "m": "minute", "min": "minute"}
+_ABBREVIATIONS |= {"h": "hour", "d": "day", "w": "week"}
+
+#: 999 digits write out any float, so the text of every limit can be read back.
+_TEXT = re.compile(
+    r"(?P<amount>\d{1,999}(?:\.\d{1,999})?)\s*(?:/|\s+per\s)\s*"
+    r"(?:(?P<multiple>\d{1,999}(?:\.\d{1,999})?)\s*)?(?P<unit>[a-z]+)"
+    r"(?:\s+burst\s+(?P<burst>\d{1,30}))?",
+    re.IGNORECASE | re.ASCII,
+)
+EXPECTED = (
+    'expected "<amount>/<unit>" or "<amount> per [<multiple>] <unit>", optionally followed by '
+    '"burst <capacity>", such as "5/second burst 20" or "100 per 15 minutes"; units are '
+    "ms, second, minute, hour, day, week, month and year; several limits are separated by ;"
+)
+
+
+def read(text: str) -> tuple[int, Fraction, Fraction]:
+    """Return the capacity, the tokens refilled in each period, and the period in seconds.
+
+    :raises ConfigError: for anything that is not a limit, with the reason alone: the caller adds
+        the text.
+    """
+    # Without runs of blanks, matching takes no longer than the text.
+    match = _TEXT.fullmatch(" ".join(text.split())) if len(text) <= LONGEST_TEXT else None
+    if match is None:
+        raise ConfigError(f"{EXPECTED}.")
+    unit = _unit(match["unit"])
+    if unit is None:
+        raise ConfigError(f'unknown unit "{match["unit"]}"; {EXPECTED}.')
+    amount = Fraction(match["amount"])
+    if amount == 0 and match["burst"] is None:
+        raise ConfigError("an amount of 0 would never allow anything. Expected an amount above 0.")
+    if amount.denominator != 1 and match["burst"] is None:
+        raise ConfigError(
+            'without "burst" the amount is also the capacity, which is a whole number of at least '
+            f'1. Add one, such as "{text.strip()} burst 1".'
+        )
+    period = Fraction(match["multiple"] or 1) * _UNITS[unit]
+    return int(match["burst"] or amount), amount, period
+
+
+def write(capacity: int, amount: Fraction, period: Fraction) -> str:
+    """Return the text that reads as these numbers. Amount and period have finite decimals."""
+    words = _period_words(period)
+    text = _decimal(amount)
+    text += f"/{words[0]}" if len(words) == 1 else " per " + " ".join(words)
+    return text if amount == capacity else f"{text} burst {capacity}"
+
+
+def period_name(period: Fraction) -> str:
+    """Return the name of a limit with this period: ``per-second``, ``per-15-minutes``."""
+    return "per-" + "-".join(_period_words(period))
+
+
+def _unit(word: str) -> str | None:
+    word = word.lower()
+    for candidate in (word, word.removesuffix("s")):
+        if candidate in _UNITS or candidate in _ABBREVIATIONS:
+            return _ABBREVIATIONS.get(candidate, candidate)
+    return None
+
+
+def _period_words(period: Fraction) -> tuple[str, ...]:
+    """Return the period in the largest unit of which it is a whole number: ('15', 'minutes')."""
+    unit = next((u for u, seconds in _UNITS.items() if (period / seconds).denominator == 1), "ms")
+    multiple = period / _UNITS[unit]
+    if multiple == 1:
+        return (unit,)
+    return (_decimal(multiple), unit if unit == "ms" else unit + "s")
+
+
+def _decimal(number: Fraction) -> str:
+    """Write a fraction whose denominator is made of twos and fives, in full and exactly."""
+    places = 0
+    while (number * 10**places).denominator != 1:
+        places += 1
+    digits = str(int(number * 10**places)).rjust(places + 1, "0")
+    return f"{digits[:-places]}.{digits[-places:]}" if places else digits
