@@ -121,21 +121,27 @@ def test_forgiving_is_one_call_whatever_deduct_when_says(
 
 def test_forgiving_fills_a_debt(app: Flask, limiter: Limiter, client: FlaskClient) -> None:
     @app.get("/")
-    @limiter.limit("10/minute")
+    @limiter.limit("10/minute", cost=lambda: int(request.args["cost"]))
     def view() -> str:
         if "forgive" in request.args:
             limiter.reset_current()
-        if "cost" in request.args:
-            limiter.settle(int(request.args["cost"]))
+        else:
+            limiter.settle(5_000_000)
         return "fine"
 
-    client.get("/?cost=10")
-    with app.app_context():
-        limiter.reset("127.0.0.1")
-    client.get("/?cost=5000000")
-    assert client.get("/").status_code == 429
+    client.get("/?cost=1")
+    assert client.get("/?cost=1").status_code == 429
+    assert remaining(client, "/?cost=0&forgive=1") == 10
+    assert remaining(client, "/?cost=1&forgive=1") == 10
+
+
+def test_forgiving_does_nothing_where_the_request_was_not_charged(
+    app: Flask, limiter: Limiter, client: FlaskClient
+) -> None:
+    app.get("/")(limiter.limit("1/minute")(answer()))
+    client.get("/")
     with app.test_request_context("/"):
-        limiter.reset_current()  # nothing was charged
+        limiter.reset_current()
     assert client.get("/").status_code == 429
 
 
