@@ -14,10 +14,9 @@ import subprocess
 import sys
 import traceback
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
-REDIS_URL = "FLASK_BUCKET_REDIS_URL"
+from flask_bucket import embedded
 
 wsgi_app = "example_app.wsgi:app"
 bind = os.environ.get("EXAMPLE_BIND") or "127.0.0.1:8000"
@@ -38,50 +37,41 @@ def on_starting(server: Any) -> None:
         for address in server.cfg.address:
             if isinstance(address, tuple):
                 _refuse_unless_free(*address)
-    if server.cfg.preload_app and not os.environ.get(REDIS_URL):
+    if server.cfg.preload_app and not os.environ.get(embedded.REDIS_URL):
         sys.exit(
             f"--preload makes the app before the embedded Valkey runs. Leave it out, or set "
-            f"{REDIS_URL}."
+            f"{embedded.REDIS_URL}."
         )
     _refuse_wrong_settings()
 
 
 def when_ready(server: Any) -> None:
     """Start Valkey after gunicorn itself can serve."""
-    if os.environ.get(REDIS_URL):
+    if os.environ.get(embedded.REDIS_URL):
         return
-    keeper = subprocess.Popen(
-        # -P: it imports no modules from this folder.
-        [sys.executable, "-P", str(Path(__file__).with_name("embedded_valkey.py"))],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        # Ctrl-C in the terminal must not stop it: workers still finish their requests.
-        start_new_session=True,
-    )
-    assert keeper.stdout is not None
-    with keeper.stdout:
-        url = keeper.stdout.readline().decode().strip()
-    if not url.startswith("unix://"):
-        sys.exit(url or "The embedded Valkey did not start.")
-    server.log.info("Embedded Valkey at: %s", url)
+    try:
+        valkey = embedded.start(watched=os.getpid())
+    except embedded.NotStartedError as error:
+        sys.exit(str(error))
+    server.log.info("Embedded Valkey at: %s", valkey.url)
     # Keep it on the arbiter, because a reload (SIGHUP) runs this file again. Do not keep it in the
     # master's environment: a master started by SIGUSR2 would find it, and not start its own Valkey.
-    server.valkey, server.valkey_url = keeper, url
+    server.valkey = valkey
 
 
 def post_fork(server: Any, worker: Any) -> None:
     """Pass the URL to a worker, and close its copy of the pipe: only the master may hold it."""
-    if keeper := getattr(server, "valkey", None):
-        os.environ[REDIS_URL] = server.valkey_url
-        keeper.stdin.close()
+    if valkey := getattr(server, "valkey", None):
+        os.environ[embedded.REDIS_URL] = valkey.url
+        valkey.keeper.stdin.close()
 
 
 def on_exit(server: Any) -> None:
     """Wait until Valkey has ended. Otherwise it would end a moment after the master."""
-    if keeper := getattr(server, "valkey", None):
-        keeper.stdin.close()
+    if valkey := getattr(server, "valkey", None):
+        valkey.keeper.stdin.close()
         with suppress(subprocess.TimeoutExpired):
-            keeper.wait(timeout=10)
+            valkey.keeper.wait(timeout=10)
 
 
 def _refuse_unless_free(host: str, port: int) -> None:
@@ -121,8 +111,8 @@ def _settings_are_right() -> bool:
     from example_app import create_app
     from flask_bucket import ConfigError
 
-    if not os.environ.get(REDIS_URL):
-        os.environ[REDIS_URL] = "unix:///not-started-yet"  # as in a worker; never opened
+    if not os.environ.get(embedded.REDIS_URL):
+        os.environ[embedded.REDIS_URL] = "unix:///not-started-yet"  # as in a worker; never opened
     try:
         create_app()
     except ConfigError as error:

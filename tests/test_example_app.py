@@ -477,6 +477,17 @@ def test_however_the_master_ends_it_leaves_nothing(signum: signal.Signals) -> No
             valkey.ping()
 
 
+def test_gunicorn_ends_with_clear_words_if_valkey_is_killed() -> None:
+    with served(WEB_CONCURRENCY="2") as example:
+        with example.valkey() as valkey:
+            number = valkey.info("server")["process_id"]
+        os.kill(number, signal.SIGKILL)
+        assert example.process.wait(PATIENCE) == 0
+        eventually(example.is_gone)
+        said = f"Valkey has ended by itself, so process {example.process.pid} is ended."
+        assert said in "".join(example.log)
+
+
 def test_a_server_of_ones_own_is_used_instead(valkey: Server) -> None:
     with served(WEB_CONCURRENCY="1", FLASK_BUCKET_REDIS_URL=valkey.url) as example:
         assert example.get("/test").status == 200
