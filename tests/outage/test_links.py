@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import redis
-import trustme
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -24,7 +23,7 @@ from flask_bucket.stores.redis import RedisStore
 from flask_bucket.stores.redis.urls import place
 from tests.outage.proxy import Proxy
 from tests.outage.service import ORDINARY, Service, Stalls
-from tests.servers import ENGINES, Cluster, Server, TlsServer, system_binary, valkey_binary
+from tests.servers import ENGINES, Cluster, Server, TlsServer, valkey_binary
 
 CHARGE = Charge(Limit.parse("5/day"), "bucket:{alice}:page:per-day")
 
@@ -106,28 +105,6 @@ def test_valkey_stands_for_redis_in_every_scheme(url: str, topology: str) -> Non
 
 
 # TLS
-
-
-@pytest.fixture(scope="module")
-def authority() -> trustme.CA:
-    return trustme.CA()
-
-
-@pytest.fixture(scope="module")
-def tls_server(
-    authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[TlsServer]:
-    folder = tmp_path_factory.mktemp("tls")
-    issued = authority.issue_cert("localhost")
-    authority.cert_pem.write_to_path(folder / "ca.pem")
-    issued.cert_chain_pems[0].write_to_path(folder / "cert.pem")
-    issued.private_key_pem.write_to_path(folder / "key.pem")
-    paths = (folder / name for name in ("ca.pem", "cert.pem", "key.pem"))
-    server = TlsServer(system_binary(), *paths)
-    try:
-        yield server.start()  # type: ignore[misc]  # itself
-    finally:
-        server.stop()
 
 
 def test_tls_is_checked_and_works(tls_server: TlsServer) -> None:
