@@ -54,9 +54,22 @@ def masked(name: str, value: object) -> object:
         return None
     if isinstance(value, Mapping):
         return {key: masked(str(key), one) for key, one in value.items()}
+    if name.lower().endswith("options"):
+        return f"a {type(value).__name__}"  # of which any part may be a password
     if name.lower().endswith("url"):
         return masked_url(value)
     return HIDDEN if _SECRET.search(name) else value
+
+
+def shown(value: object) -> str:
+    """Return how to show a value that is not what was expected, and may be a URL.
+
+    >>> shown(5), shown("redis://:hunter2@host")
+    ('5', "'redis://***@host'")
+    """
+    if isinstance(value, (str, bytes)):
+        return repr(masked_url(value))
+    return f"{value!r:.200}"
 
 
 def without(text: str, secrets: Iterable[Any]) -> str:

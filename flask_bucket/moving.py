@@ -12,6 +12,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from .errors import ConfigError
+from .masking import shown
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -126,7 +127,7 @@ def missing_attribute(name: str) -> AttributeError:
 
 def no_application(given: object) -> ConfigError:
     """Return the error for something that stands where the application is expected."""
-    return ConfigError(f"{given!r} is not a Flask application. {CONSTRUCTOR}")
+    return ConfigError(f"{shown(given)} is not a Flask application. {CONSTRUCTOR}")
 
 
 def hinting(

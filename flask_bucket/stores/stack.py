@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from ..config import Config
 from ..errors import ConfigError
+from ..masking import shown
 from .base import Store
 from .memory import MemoryStore
 from .outage import OutageStore, Policy
@@ -64,6 +65,6 @@ def _kept_in(config: Config, given: object, key_prefix: str) -> Store:
     if callable(getattr(given, "execute_command", None)):
         return RedisStore(given, key_prefix)  # type: ignore[arg-type]  # a client, as redis-py has it
     raise ConfigError(
-        f"redis is a URL, a client of redis-py or a store, not {given!r}. For one process "
+        f"redis is a URL, a client of redis-py or a store, not {shown(given)}. For one process "
         "alone, leave it out."
     )

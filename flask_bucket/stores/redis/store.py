@@ -11,6 +11,7 @@ import redis
 from ...decisions import Charge, Decision
 from ...errors import ConfigError
 from ...keys import keys_start
+from ...masking import shown
 from .links import Bounds, Link, link_by, link_to
 from .replies import FAILURES, Scattered, translated
 from .scanning import forget
@@ -37,7 +38,7 @@ class RedisStore:
     ) -> None:
         if not callable(getattr(client, "execute_command", None)):
             raise ConfigError(
-                f"{client!r} is neither a URL, nor a client of redis-py, nor a store. "
+                f"{shown(client)} is neither a URL, nor a client of redis-py, nor a store. "
                 "Expected one, such as 'redis://localhost:6379/0'."
             )
         self._use(link_by(client), key_prefix)
