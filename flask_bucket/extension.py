@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -28,9 +27,9 @@ from .decorators import (
     Target,
 )
 from .enforcing import Enforcer
-from .errors import ConfigError
 from .exchange import Exchange, current_exchanges
 from .functions import checked_function, is_application, plain
+from .keys import checked_name
 from .limits import Limit, Number
 from .rules import (
     Breach,
@@ -42,6 +41,7 @@ from .rules import (
     make_rules,
     rules_of,
 )
+from .status import status_view_of
 from .stores.breaker import Health
 from .stores.outage import health_of
 
@@ -92,12 +92,7 @@ class Limiter:
         checked_function("key_func", key_func)
         if on_breach is not None:
             checked_function("on_breach", on_breach)
-        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]*", name):
-            raise ConfigError(
-                f"A Limiter's name is a letter, then letters, digits, '_', '.' and '-', "
-                f"not {name!r}. It is part of the keys."
-            )
-        self.name = name
+        self.name = checked_name(name)
         self._registry = Registry(
             name,
             key_func=plain(key_func),
@@ -107,6 +102,8 @@ class Limiter:
             has_async=any(map(inspect.iscoroutinefunction, (key_func, on_breach))),
             redis=redis,
         )
+        #: A view that tells the client, as JSON, what is left in its buckets. Nothing is charged.
+        self.status_view = self._registry.exempt(Exemption(), status_view_of(name))
         if app is not None:
             self.init_app(app)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import ceil
 
-from .decisions import Decision, Outcome
+from .decisions import Charge, Decision, Outcome
 from .limits import SECOND, Limit
 
 #: Names and values.
@@ -97,6 +97,14 @@ def styles(chosen: Sequence[str] | Mapping[str, str]) -> tuple[Style, ...]:
     if isinstance(chosen, Mapping):
         return (partial(x_ratelimit, names={**NAMES, **chosen}),)
     return tuple(STYLES[name] for name in chosen)
+
+
+def names_written(chosen: Sequence[str] | Mapping[str, str]) -> list[str]:
+    """Return the names of all headers that a refusal may have."""
+    outcome = Outcome.of(Charge(Limit(1, 1), ""), False, 0, SECOND, SECOND)
+    decision = Decision.of((outcome,), 0)
+    written = [name for style in styles(chosen) for name, _ in style(decision, outcome)]
+    return list(dict.fromkeys(["Retry-After", *written]))
 
 
 def _refilling(limit: Limit, tokens: int) -> int:

@@ -6,9 +6,12 @@ hashes what is between them, and so keeps all buckets of a client in one slot.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from hashlib import blake2b
 from urllib.parse import quote, unquote
+
+from .errors import ConfigError
 
 #: A part of a key that is longer than this, in bytes, is replaced by a digest.
 LONGEST_PART = 100
@@ -58,6 +61,19 @@ class Spelling:
     def start(self, client: str) -> str:
         """Return the start of all keys of a client, for :func:`ending` to follow."""
         return f"{self.prefix}:{{{self.client(client)}}}"
+
+
+def checked_name(name: object) -> str:
+    """Return the name of a Limiter.
+
+    :raises ConfigError: unless it can stand in a key as it is.
+    """
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]*", name):
+        raise ConfigError(
+            f"A Limiter's name is a letter, then letters, digits, '_', '.' and '-', "
+            f"not {name!r}. It is part of the keys."
+        )
+    return name
 
 
 def ending(scope: str, name: str) -> str:

@@ -8,17 +8,19 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from itertools import islice
 from typing import Any
 
-from flask import Flask
+from flask import Flask, Response
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from ..bound import BoundRule
+from ..endpoints import blueprint_names
 from ..enforcing import Enforcer
 from ..errors import StoreUnavailable
+from ..headers import names_written
 from ..keys import KeyParts
 from ..limits import Limit
 from ..stores.redis.inspection import RedisServer
 from .findings import Finding
-from .states import exempt_in, routes
+from .states import Route, exempt_in, routes
 
 #: Buckets that are looked at to see whether clients are told apart.
 _SAMPLE = 1000
@@ -136,6 +138,49 @@ def _addresses(server: RedisServer) -> set[IPv4Address | IPv6Address]:
     except StoreUnavailable:
         return set()  # which another check has reported
     return addresses
+
+
+def header_checks(state: Enforcer) -> Iterator[Finding]:
+    """Yield whether a browser hides the headers from scripts of other origins, by Flask-CORS."""
+    for route in routes(state.app):
+        if state.planner.plan(route.endpoint, route.method).bounds:
+            missing = _hidden(state, route)
+            if missing:
+                names = ", ".join(missing)
+                yield Finding(
+                    "FB205",
+                    "warning",
+                    f"Scripts of other origins call {route.method} {route.rule} and others, and "
+                    f"cannot read {names}.",
+                    f"Expose them: CORS(app, expose_headers={missing!r}).",
+                )
+                return
+
+
+def _hidden(state: Enforcer, route: Route) -> list[str]:
+    """Return the headers that scripts of other origins cannot read, where they may call a route.
+
+    Flask-CORS's own hooks are asked about an empty response. The view is not called.
+    """
+    hooks = [
+        hook
+        for name in (None, *blueprint_names(route.endpoint))
+        for hook in state.app.after_request_funcs.get(name, ())
+        if getattr(hook, "__module__", "").partition(".")[0] == "flask_cors"
+    ]
+    response: Any = Response()
+    with state.app.test_request_context(route.rule):
+        for hook in hooks:
+            response = hook(response)
+    if "Access-Control-Allow-Origin" not in response.headers:
+        return []
+    exposed = response.headers.get("Access-Control-Expose-Headers", "").lower()
+    names = {name.strip() for name in exposed.split(",")}
+    return (
+        []
+        if "*" in names
+        else [name for name in names_written(state.config.headers) if name.lower() not in names]
+    )
 
 
 def limit_checks(state: Enforcer) -> Iterator[Finding]:

@@ -12,7 +12,14 @@ from flask.cli import with_appcontext
 
 from ..enforcing import Enforcer
 from ..stores.redis.inspection import RedisServer
-from .app_checks import limit_checks, proxy_checks, route_checks, setting_checks, workers_in
+from .app_checks import (
+    header_checks,
+    limit_checks,
+    proxy_checks,
+    route_checks,
+    setting_checks,
+    workers_in,
+)
 from .findings import Finding
 from .output import Table, counted, print_json, print_table
 from .server_checks import server_checks
@@ -60,6 +67,7 @@ def findings(states: Mapping[str, Enforcer], workers: int, behind_proxy: bool) -
             yield from _about(name, server_checks(state, server))
         yield from _about(name, setting_checks(state, server, workers))
         yield from _about(name, limit_checks(state))
+        yield from _about(name, header_checks(state))
     yield from proxy_checks(current_app, servers, behind_proxy)
     yield from route_checks(states)
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import redis
-from flask import Flask
+from flask import Blueprint, Flask
+from flask_cors import CORS
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 from werkzeug.middleware.proxy_fix import ProxyFix
@@ -333,3 +334,38 @@ def test_each_limiter_is_examined(valkey: Server) -> None:
     said = examine(app)
     about = {f["limiter"] for f in said.data["findings"] if f["code"] == "FB101"}
     assert about == {"bucket", "api"}
+
+
+def test_headers_that_scripts_of_other_origins_cannot_read_are_found(valkey: Server) -> None:
+    app = healthy(valkey, BUCKET_HEADERS=["x-ratelimit", "ietf"])
+    app.get("/")(lambda: "fine")
+    CORS(app, expose_headers=["retry-after", "X-RateLimit-Limit"], origins=["https://a.example"])
+    (finding,) = (f for f in examine(app).data["findings"] if f["level"] == "warning")
+    assert finding["code"] == "FB205"
+    assert finding["advice"] == (
+        "Expose them: CORS(app, expose_headers=['X-RateLimit-Remaining', 'X-RateLimit-Reset', "
+        "'RateLimit-Policy', 'RateLimit'])."
+    )
+
+
+def test_cors_of_a_blueprint_is_found_too(valkey: Server) -> None:
+    app, api = healthy(valkey), Blueprint("api", __name__)
+    api.get("/<int:number>")(lambda number: str(number))
+    CORS(api)
+    app.register_blueprint(api, url_prefix="/api")
+    assert codes(examine(app)) == ["FB205"]
+
+
+NAMES = ["Retry-After", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"expose_headers": NAMES}, {"expose_headers": "*"}, {"resources": r"/public/*"}],
+    ids=["exposed", "all exposed", "elsewhere"],
+)
+def test_headers_that_nobody_hides_are_well(valkey: Server, options: dict[str, Any]) -> None:
+    app = healthy(valkey)
+    app.get("/")(lambda: "fine")
+    CORS(app, **options)
+    assert codes(examine(app)) == []

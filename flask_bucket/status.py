@@ -1,0 +1,111 @@
+"""The view that tells a client what it has left."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from flask import Response, jsonify
+
+from .applications import current_enforcer
+from .bills import Item
+from .bound import BoundRule, Facts
+from .decisions import Decision, Outcome
+from .enforcing import Enforcer
+from .exchange import current_exchanges
+from .keys import KeyParts
+from .limits import Limit
+
+logger = logging.getLogger("flask_bucket")
+
+
+def status_view_of(name: str) -> Callable[[], Response]:
+    """Return the view for a Limiter with this name."""
+
+    def status_view() -> Response:
+        """Tell the client its buckets, as JSON. Takes no tokens, and makes one call."""
+        enforcer = current_enforcer(name)
+        exchange = current_exchanges().by_limiter.get(name)
+        is_free = not enforcer.is_on or (exchange is not None and exchange.filtered)
+        items = [] if is_free else _items(enforcer)
+        decision = Decision(True)
+        if items:
+            decision = enforcer.store.peek([charge for charge, _ in items])
+        told = zip(decision.outcomes, items, strict=False)  # no outcomes if a policy decided
+        buckets = [_told(outcome) for outcome, (_, bound) in told if _is_told(outcome, bound)]
+        response = jsonify(buckets=buckets, degraded=decision.degraded)
+        response.headers["Cache-Control"] = "no-store"
+        return response
+
+    return status_view
+
+
+class _Asked(Facts):
+    """The facts of a client that asks, and is charged nothing. Limits are asked for once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._limits: dict[int, tuple[Limit, ...]] = {}
+
+    def cost(self, bound: BoundRule) -> int:
+        return 0
+
+    def limits(self, bound: BoundRule) -> tuple[Limit, ...]:
+        known = self._limits.get(id(bound.rule))
+        if known is None:
+            known = self._limits[id(bound.rule)] = super().limits(bound)
+        return known
+
+
+def _items(enforcer: Enforcer) -> list[Item]:
+    """Return a charge of nothing for each bucket of the client.
+
+    A function of a rule may need what only its own view's requests have, such as a part of their
+    path. What it would return there is not known, so its bucket is left out.
+    """
+    facts = _Asked()
+    found: dict[str, Item] = {}
+    for bound in _bounds(enforcer):
+        try:
+            client = facts.client(bound)
+            if client is not None:
+                start = enforcer.spelling.start(client)
+                found |= {charge.key: (charge, bound) for charge in bound.charges(start, facts)}
+        except Exception as error:
+            logger.debug("The status leaves out %r: %r", bound.rule, error)
+    return list(found.values())
+
+
+def _bounds(enforcer: Enforcer) -> Iterator[BoundRule]:
+    """Yield the rules that may refuse a request of the application, each once at each place."""
+    seen = set()
+    urls = enforcer.app.url_map.iter_rules()
+    served = [(url.endpoint, method) for url in urls for method in sorted(url.methods or ())]
+    for endpoint, method in ((None, "GET"), *served):  # nobody serves a URL that is not found
+        for bound in enforcer.planner.plan(endpoint, method).bounds:
+            place = id(bound.rule), bound.scope
+            if not bound.shadow and place not in seen:
+                seen.add(place)
+                yield bound
+
+
+def _is_told(outcome: Outcome, bound: BoundRule) -> bool:
+    """Return whether a client may hear about a bucket.
+
+    A full one of an endpoint that the client never called is not worth a line, and would tell
+    every client the names of all endpoints.
+    """
+    return outcome.reset_after > 0 or bound.source == "application"
+
+
+def _told(outcome: Outcome) -> dict[str, Any]:
+    limit, parts = outcome.limit, KeyParts.of(outcome.key)
+    return {
+        "name": limit.name,
+        "scope": None if parts is None else parts.readable().scope,
+        "limit": str(limit),
+        "capacity": limit.capacity,
+        "remaining": outcome.remaining,
+        "reset_after": outcome.reset_after,
+    }

@@ -1,0 +1,161 @@
+"""The view that tells a client what it has left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from flask import Flask, request
+from flask.testing import FlaskClient
+
+from flask_bucket import Limiter, Rule, networks
+from tests.ext.conftest import Clock, CountingStore, answer, statuses
+
+ME = {"REMOTE_ADDR": "192.0.2.1"}
+
+
+@pytest.fixture
+def shop(app: Flask, limiter: Limiter) -> Limiter:
+    """A Limiter, with its status at /left and a limited view at /search."""
+    app.add_url_rule("/left", view_func=limiter.status_view)
+    app.add_url_rule("/search", "search", limiter.limit("5/minute")(answer()))
+    return limiter
+
+
+def left(client: FlaskClient, **options: Any) -> list[dict[str, Any]]:
+    buckets: list[dict[str, Any]] = client.get("/left", **options).get_json()["buckets"]
+    return buckets
+
+
+def names(buckets: list[dict[str, Any]]) -> list[str]:
+    return [f"{bucket['scope']} {bucket['name']}" for bucket in buckets]
+
+
+def test_a_client_hears_what_it_has_left(client: FlaskClient, shop: Limiter, clock: Clock) -> None:
+    statuses(client, "/search", 3)
+    clock.advance(6)
+    assert left(client) == [
+        {
+            "name": "per-minute",
+            "scope": "search",
+            "limit": "5/minute",
+            "capacity": 5,
+            "remaining": 2,
+            "reset_after": 30.0,
+        }
+    ]
+
+
+def test_it_is_one_peek_and_takes_nothing(
+    client: FlaskClient, shop: Limiter, app: Flask, buckets: CountingStore
+) -> None:
+    app.add_url_rule("/other", "other", shop.limit("7/minute; 9/hour")(answer()))
+    statuses(client, "/search", 1)
+    statuses(client, "/other", 1)
+    buckets.calls.clear()
+    assert [bucket["remaining"] for bucket in left(client)] == [4, 6, 8]
+    assert buckets.calls == ["peek"]
+    assert [bucket["remaining"] for bucket in left(client)] == [4, 6, 8]
+
+
+def test_it_is_exempt_itself(app: Flask, buckets: CountingStore) -> None:
+    limiter = Limiter(
+        app, redis=buckets, application_limits="3/hour", default_limits="2/hour", name="api"
+    )
+    app.add_url_rule("/left", view_func=limiter.status_view)
+    client = app.test_client()
+    assert statuses(client, "/left", 5) == [200] * 5
+    assert "X-RateLimit-Limit" not in client.get("/left").headers
+    assert [bucket["remaining"] for bucket in left(client)] == [3]
+
+
+def test_it_can_have_a_limit_of_its_own(app: Flask, limiter: Limiter, client: FlaskClient) -> None:
+    app.add_url_rule("/left", view_func=limiter.limit("2/minute")(limiter.status_view))
+    assert statuses(client, "/left", 3) == [200, 200, 429]
+
+
+def test_a_full_bucket_is_told_only_of_application_limits(
+    app: Flask, buckets: CountingStore
+) -> None:
+    limiter = Limiter(app, redis=buckets, application_limits=Rule("9/minute", per_method=True))
+    app.add_url_rule("/left", view_func=limiter.status_view, methods=["GET"])
+    app.add_url_rule("/admin", "admin", limiter.limit("5/minute")(answer()), methods=["GET"])
+    assert names(left(app.test_client())) == ["@application@GET per-minute"]
+
+
+def test_a_client_hears_nothing_of_others(client: FlaskClient, shop: Limiter) -> None:
+    statuses(client, "/search", 3, environ_base=ME)
+    assert left(client) == []
+    assert left(client, environ_base=ME)[0]["remaining"] == 2
+
+
+def test_nobody_may_keep_the_answer(client: FlaskClient, shop: Limiter) -> None:
+    assert client.get("/left").headers["Cache-Control"] == "no-store"
+
+
+def test_a_cost_is_never_asked_for(app: Flask, shop: Limiter, client: FlaskClient) -> None:
+    costs = shop.limit("9/minute", cost=lambda: int(request.args["cost"]))
+    app.add_url_rule("/costly", "costly", costs(answer()))
+    client.get("/costly?cost=4")
+    assert left(client)[0]["remaining"] == 5
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"key_func": lambda: request.view_args["shop"]},  # type: ignore[index]
+        {"exempt_when": lambda: request.view_args["shop"] == "ours"},  # type: ignore[index]
+    ],
+    ids=["key_func", "exempt_when"],
+)
+def test_a_function_that_needs_its_own_view_leaves_its_bucket_out(
+    app: Flask, shop: Limiter, client: FlaskClient, options: dict[str, Callable[[], Any]]
+) -> None:
+    app.add_url_rule("/<shop>/cart", "cart", shop.limit("9/minute", **options)(lambda shop: shop))  # type: ignore[arg-type]
+    assert statuses(client, "/mine/cart", 1) == [200]
+    statuses(client, "/search", 1)
+    assert names(left(client)) == ["search per-minute"]
+
+
+def test_a_plan_is_asked_for_once(app: Flask, buckets: CountingStore) -> None:
+    asked = []
+
+    def plan() -> str:
+        asked.append(1)
+        return "9/minute"
+
+    limiter = Limiter(app, redis=buckets, default_limits=plan)
+    app.add_url_rule("/left", view_func=limiter.status_view)
+    for n in range(5):
+        app.add_url_rule(f"/{n}", f"view-{n}", answer())
+    client = app.test_client()
+    client.get("/3")
+    asked.clear()
+    assert [bucket["remaining"] for bucket in left(client)] == [8]
+    assert len(asked) == 1
+
+
+def test_dry_run_limits_are_not_told(app: Flask, shop: Limiter, client: FlaskClient) -> None:
+    app.add_url_rule("/trial", "trial", shop.limit("9/minute", dry_run=True)(answer()))
+    client.get("/trial")
+    assert left(client) == []
+
+
+def test_a_filtered_client_has_no_limits(shop: Limiter, client: FlaskClient) -> None:
+    statuses(client, "/search", 1, environ_base=ME)
+    shop.request_filter(networks("192.0.2.0/24"))
+    assert left(client, environ_base=ME) == []
+
+
+def test_without_limits_there_is_nothing_to_tell(shop: Limiter, client: FlaskClient) -> None:
+    statuses(client, "/search", 1)
+    shop.enabled = False
+    assert left(client) == []
+
+
+def test_during_an_outage_the_answer_says_so(app: Flask) -> None:
+    nobody = "redis://127.0.0.1:1/0"
+    limiter = Limiter(app, redis=nobody, application_limits="9/minute")
+    app.add_url_rule("/left", view_func=limiter.status_view)
+    assert app.test_client().get("/left").get_json() == {"buckets": [], "degraded": True}
