@@ -19,6 +19,7 @@ from ..headers import names_written
 from ..keys import KeyParts
 from ..limits import Limit
 from ..stores.redis.inspection import RedisServer
+from .bursts import least_burst
 from .findings import Finding
 from .states import Route, exempt_in, routes
 
@@ -214,14 +215,14 @@ def _of_limit(where: str, bound: BoundRule, limit: Limit) -> Iterator[Finding]:
             f"{limit.capacity}: every request is refused.",
             f"Give it a burst of at least {cost}, or lower the cost.",
         )
-    elif limit.rate >= 1 and limit.capacity < 2 * limit.rate:
-        burst = -(-2 * limit.rate.numerator // limit.rate.denominator)
+    elif limit.capacity < least_burst(limit):
         yield Finding(
             "FB303",
             "warning",
             f"{where}: {limit} holds less than two seconds of its own rate: a client that keeps "
             "to the rate, but not evenly, is refused.",
-            f"Give it a burst of {burst} or more; try it on your logs with flask bucket simulate.",
+            f"Give it a burst of {least_burst(limit)} or more; try it on your logs with "
+            "flask bucket simulate.",
         )
 
 

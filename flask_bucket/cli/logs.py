@@ -1,48 +1,30 @@
-"""Access logs: which client came when, from lines in the common or the combined format.
-
-The line is read with a regular expression of our own. Of the parsers on PyPI, apachelogs 0.6.1 is
-the only one that is well kept; it reads every field into objects, at 28,000 lines a second where
-100,000 are needed and this reads 300,000. So the tests hold this expression against apachelogs.
-"""
+"""Access logs: files are opened and unpacked, their format is found, and their lines are read."""
 
 from __future__ import annotations
 
 import gzip
 import io
-import re
 import zlib
-from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import date
-from functools import lru_cache
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, Protocol
+from typing import Any, BinaryIO, Protocol
 
-from ..clients import normal_address
 from ..errors import ConfigError
-
-By = Literal["address", "user"]
-
-#: host ident user [day/month/year:hour:minute:second zone] "request" status bytes, and whatever
-#: follows. A user may hold spaces; one that begins with "- " is another format's columns, such
-#: as those of a log that begins with the virtual host.
-_LINE = re.compile(
-    rb"([^ \x00-\x1f]+) [^ ]+ (?!- [^[])(.+?) "
-    rb"\[([0-3]\d/[A-Z][a-z][a-z]/\d{4}:[0-2]\d:[0-5]\d:[0-6]\d [+-]\d{4})\] "
-    rb'"(?:[^"\\]++|\\.)*+" (?:\d{3}|-) (?:\d+|-)(?:\s.*)?',
-    re.DOTALL,
-)
-_MONTHS = b"Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
-_EPOCH = date(1970, 1, 1).toordinal()
-
-#: What a log says when a request has no user.
-_NOBODY = (b"-", b'""')
+from .formats import Entry, Format, Reader, formats
+from .output import counted, printable
+from .prefixes import after_prefix
 
 _BLOCK = 1 << 20  # bytes read at once, and the longest line that is looked at
 _HEAD = 1 << 13  # bytes in which a binary file shows: beyond, a zero byte is one damaged line
 _GZIP = b"\x1f\x8b"
+
+#: Lines that are read in every format to find the log's own.
+_SAMPLE = 1000
+#: Characters that are shown of a malformed line.
+_SHOWN = 100
 
 
 class UnreadableLogError(ConfigError):
@@ -50,86 +32,94 @@ class UnreadableLogError(ConfigError):
 
 
 @dataclass(slots=True)
-class Traffic:
-    """When each client came: eight bytes a request, and a name for each client.
+class Log:
+    """One log, and what its lines were.
 
-    :param by: what a client is: an address, or the user that the log names.
-    :param ipv6_prefix: leading bits of an IPv6 address that make a client.
+    :param name: how error messages name it.
+    :param format: its format's name; found from its first lines if not given.
     """
 
-    by: By = "address"
-    ipv6_prefix: int = 64
-    #: Seconds since 1970 at which each client came; in order once :meth:`sort` was called.
-    times: dict[str, array[int]] = field(default_factory=dict)
-    #: Lines that are in neither format.
+    name: str
+    format: str | None = None
+    requests: int = 0
+    #: Lines that are no requests in the log's format.
     malformed: int = 0
-    #: Requests without a user, which a limit by user leaves out.
-    nameless: int = 0
+    #: The number and the text of the first of them.
+    first: tuple[int, bytes] | None = None
 
-    @property
-    def requests(self) -> int:
-        return sum(map(len, self.times.values()))
+    def entries(self, lines: Iterator[list[bytes]]) -> Iterator[Entry]:
+        """Yield the requests in blocks of lines.
 
-    def sort(self) -> None:
-        """Put each client's requests in order: logs are written when requests end."""
-        for client, times in self.times.items():
-            self.times[client] = array("q", sorted(times))
+        :raises UnreadableLogError: if most lines are malformed.
+        """
+        first = next(filter(None, lines), None)
+        if first is None:
+            return
+        form, read = self._reader(first)
+        for number, line in enumerate(chain(first, chain.from_iterable(lines)), 1):
+            entry = read(line)
+            if entry is not None and entry.at is not None:
+                self.requests += 1
+                yield entry
+            elif not line.startswith(b"#"):  # where the extended format says its columns
+                self.malformed += 1
+                self.first = self.first or (number, line)
+        if self.malformed > self.requests:
+            raise UnreadableLogError(self._mostly_malformed(form))
 
-    def add(self, lines: Iterator[list[bytes]]) -> None:
-        """Take in lines, a block at a time."""
-        by_user = self.by == "user"
-        line_of = _LINE.fullmatch
-        known: dict[bytes, array[int]] = {}  # spares each line from spelling its client anew
-        for block in lines:
-            if len(known) > 100_000:
-                known.clear()
-            for line in block:
-                match = line_of(line)
-                if match is None:
-                    self.malformed += 1
-                    continue
-                host, user, stamp = match.groups()
-                second = seconds_of(stamp)
-                if second is None:
-                    self.malformed += 1
-                    continue
-                raw = user if by_user else host
-                times = known.get(raw)
-                if times is None:
-                    if by_user and raw in _NOBODY:
-                        self.nameless += 1
-                        continue
-                    times = known[raw] = self._times_of(raw)
-                times.append(second)
+    def first_malformed(self) -> str:
+        """Show the first malformed line and its number."""
+        assert self.first is not None
+        number, line = self.first
+        text = printable(line[: 4 * _SHOWN].decode(errors="backslashreplace"))
+        text = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+        return f"line {number:,} of {self.name}: {text!r}"
 
-    def _times_of(self, raw: bytes) -> array[int]:
-        client = raw.decode(errors="backslashreplace")
-        if self.by == "address":
-            client = normal_address(client, self.ipv6_prefix) or client
-        return self.times.setdefault(client, array("q"))
+    def _reader(self, block: Sequence[bytes]) -> tuple[Format, Reader]:
+        """Return the format that reads the most of the first lines, with or without prefixes."""
+        known = formats()
+        tried = known.values() if self.format is None else (known[self.format],)
+        sample = block[:_SAMPLE]
+        best, most = None, 0
+        for form in tried:
+            for read in (form.read, after_prefix(form.read)):
+                count = sum(_is_request(read(line)) for line in sample)
+                if count > most:
+                    best, most = (form, read), count
+        if best is not None:
+            return best
+        if self.format is not None:
+            return known[self.format], after_prefix(known[self.format].read)
+        raise UnreadableLogError(_why_unknown(self.name, sample))
 
-
-@lru_cache(maxsize=100_000)
-def seconds_of(stamp: bytes) -> int | None:
-    """Return the seconds since 1970 of ``17/May/2015:10:05:03 +0000``; None if it is no time."""
-    day = _day_of(stamp[:11])
-    hour, minute, second = int(stamp[12:14]), int(stamp[15:17]), int(stamp[18:20])
-    if day is None or hour > 23 or second > 60:
-        return None
-    offset = int(stamp[22:24]) * 3600 + int(stamp[24:26]) * 60
-    if stamp[21:22] == b"-":
-        offset = -offset
-    return day * 86_400 + hour * 3600 + minute * 60 + second - offset
+    def _mostly_malformed(self, form: Format) -> str:
+        lines = self.malformed + self.requests
+        hint = "Leave other lines out, with grep for example." if self.requests else ""
+        if self.format is not None:
+            hint = "Leave --format out to have the format found."
+        return (
+            f"{self.name} is mostly malformed: {self.malformed:,} of {counted(lines, 'line')} "
+            f"are no requests in {form.title}. The first is {self.first_malformed()}. {hint}"
+        )
 
 
-@lru_cache(maxsize=10_000)
-def _day_of(text: bytes) -> int | None:
-    try:
-        day = date(int(text[7:]), _MONTHS.index(text[3:6]) + 1, int(text[:2]))
-    except ValueError:
-        return None
-    # From other years there are no logs, and no picture could be drawn.
-    return day.toordinal() - _EPOCH if 1970 <= day.year < 3000 else None
+def _is_request(entry: Entry | None) -> bool:
+    return entry is not None and entry.at is not None
+
+
+def _why_unknown(name: str, lines: Sequence[bytes]) -> str:
+    """Say what is wrong with a log whose first lines no format reads."""
+    log = Log(name, first=(1, lines[0]))
+    if any(after_prefix(formats()["uvicorn"].read)(line) for line in lines):
+        return (
+            f"{name} says no times, as uvicorn's log does: {log.first_malformed()}. Let a prefix "
+            "say them, as docker compose logs -t does."
+        )
+    names = ", ".join(formats())
+    return (
+        f"{name} is in no format that is known ({names}): {log.first_malformed()}. If the log "
+        "begins with other lines, say its format with --format."
+    )
 
 
 def blocks(name: str, log: BinaryIO, advance: Callable[[int], object]) -> Iterator[list[bytes]]:

@@ -7,18 +7,22 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..limits import Limit
-from .logs import Traffic
+from ..limits import SECOND, Limit
 from .output import Failure
 from .replay import peak, refused_times
+from .traffic import Traffic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.ticker import FuncFormatter
 
+#: The formats of pictures, as the option's help and its errors name them.
+FORMATS = ".png, .svg or .pdf"
+_SUFFIXES = (".png", ".svg", ".pdf")
 #: Bars over the whole time: more than these no one can tell apart.
 _BINS = 120
 #: Lengths that a bar may stand for, in seconds: round ones, so that the axis can be read.
@@ -33,14 +37,11 @@ def checked_plot(name: str) -> Path:
 
     :raises Failure: without matplotlib, and for a format that it does not draw.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-    except ImportError:
+    if find_spec("matplotlib") is None:
         raise Failure("--plot needs matplotlib: pip install 'flask-bucket[plot]'.", 1) from None
     path = Path(name)
-    formats = sorted(FigureCanvasAgg.get_supported_filetypes())
-    if path.suffix.lower().removeprefix(".") not in formats:
-        raise Failure(f"--plot: {name} is no picture's name; expected .{', .'.join(formats)}.")
+    if path.suffix.lower() not in _SUFFIXES:
+        raise Failure(f"--plot: {name} does not end in {FORMATS}.")
     if not path.parent.is_dir():
         raise Failure(f"--plot: there is no directory {path.parent}.")
     return path
@@ -60,8 +61,8 @@ def plot(path: Path, traffic: Traffic, limits: Sequence[Limit]) -> None:
 def _draw_time(axes: Axes, traffic: Traffic, limits: Sequence[Limit]) -> None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
-    begin = min(times[0] for times in traffic.times.values())
-    end = max(times[-1] for times in traffic.times.values())
+    begin = min(times[0] for times in traffic.times.values()) // SECOND
+    end = max(times[-1] for times in traffic.times.values()) // SECOND
     length = _length((end - begin) // _BINS + 1)
     begin -= begin % length
     count = (end - begin) // length + 1
@@ -70,8 +71,8 @@ def _draw_time(axes: Axes, traffic: Traffic, limits: Sequence[Limit]) -> None:
     def binned(times_of_clients: Sequence[array[int]]) -> list[int]:
         bins = [0] * count
         for times in times_of_clients:
-            for second in times:
-                bins[(second - begin) // length] += 1
+            for at in times:
+                bins[(at // SECOND - begin) // length] += 1
         return bins
 
     requests = binned(list(traffic.times.values()))

@@ -1,27 +1,29 @@
 """Replay: what a limit would have done to traffic, judged exactly and fast.
 
-The traffic is whole requests at whole seconds, sorted, each client for itself, so the reference
-bucket's arithmetic shrinks to what is written out in :func:`refused_times`: a second is a whole
-number of ticks, no part of a tick is ever left over, and no clock goes back. The tests hold this
-against ``flask_bucket.bucket`` and against exact rationals.
+Each client's requests are sorted and cost one token, and no clock goes back, so the reference
+bucket's arithmetic shrinks to what :func:`refused_times` says. The tests compare it with
+``flask_bucket.bucket`` and with exact rationals.
 """
 
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from heapq import nsmallest
 
-from ..limits import SECOND, Limit
-from .logs import Traffic
+from ..limits import Limit
+from .bursts import least_burst
+from .traffic import Traffic
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What one limit would have refused."""
+    """What one limit would have refused, or several together."""
 
-    limit: Limit
+    #: None for several together.
+    limit: Limit | None
     requests: int
     clients: int
     #: Requests refused, for each client with any.
@@ -38,6 +40,11 @@ class Judgement:
         """The part of all requests that would have been refused."""
         return Fraction(self.refused, self.requests)
 
+    @property
+    def share_of_clients(self) -> Fraction:
+        """The part of all clients that would have been refused something."""
+        return Fraction(len(self.refused_by_client), self.clients)
+
     def worst(self, count: int) -> list[tuple[str, int]]:
         """Return the clients with the most refusals, and how many each would have had."""
         return nsmallest(count, self.refused_by_client.items(), key=lambda of: (-of[1], of[0]))
@@ -46,50 +53,100 @@ class Judgement:
 def judge(traffic: Traffic, limit: Limit) -> Judgement:
     """Return what a limit would have done to sorted traffic."""
     refused_by_client = {}
-    lowest = limit.scale
+    longest = 0
     for client, times in traffic.times.items():
-        refused, low = refused_times(times, limit)
+        refused, wait = refused_times(times, limit)
         if refused:
             refused_by_client[client] = len(refused)
-            lowest = min(lowest, low)
-    wait = -(-(limit.scale - lowest) // limit.step) * limit.tick
-    return Judgement(limit, traffic.requests, len(traffic.times), refused_by_client, wait)
+            longest = max(longest, wait)
+    return Judgement(limit, traffic.requests, len(traffic.times), refused_by_client, longest)
+
+
+def judge_together(traffic: Traffic, limits: Sequence[Limit]) -> tuple[Judgement, ...]:
+    """Return what limits would have done as one decision: a refusal takes nothing from any.
+
+    The first judgement is that of all together. Each limit's own follows, with the requests that
+    it would not have allowed; several may refuse the same request.
+    """
+    refused: list[dict[str, int]] = [{} for _ in range(len(limits) + 1)]
+    waits = [0] * (len(limits) + 1)
+    for client, times in traffic.times.items():
+        for n, (count, wait) in enumerate(_refused_together(times, limits)):
+            if count:
+                refused[n][client] = count
+                waits[n] = max(waits[n], wait)
+    names = (None, *limits)
+    return tuple(
+        Judgement(limit, traffic.requests, len(traffic.times), by_client, wait)
+        for limit, by_client, wait in zip(names, refused, waits, strict=True)
+    )
+
+
+def _refused_together(times: array[int], limits: Sequence[Limit]) -> list[tuple[int, int]]:
+    """Return the refusals and the longest wait of all limits together, then of each limit."""
+    balances, lasts = [limit.full for limit in limits], [times[0]] * len(limits)
+    refused, longest = [0] * (len(limits) + 1), [0] * (len(limits) + 1)
+    for now in times:
+        waits = [0]  # of all together, which is the longest
+        for n, limit in enumerate(limits):
+            balances[n], lasts[n] = _refilled(limit, balances[n], lasts[n], now)
+            lacking = limit.scale - balances[n]
+            wait = -(-lacking // limit.step) * limit.tick - (now - lasts[n]) if lacking > 0 else 0
+            waits.append(wait)
+        waits[0] = max(waits)
+        for n, wait in enumerate(waits):
+            refused[n] += wait > 0
+            longest[n] = max(longest[n], wait)
+        if not waits[0]:
+            balances = [b - limit.scale for b, limit in zip(balances, limits, strict=True)]
+    return list(zip(refused, longest, strict=True))
+
+
+def _refilled(limit: Limit, balance: int, last: int, now: int) -> tuple[int, int]:
+    """Return a balance as it stands at `now`, and up to when it has been refilled."""
+    ticks = (now - last) // limit.tick
+    balance += ticks * limit.step
+    return (limit.full, now) if balance >= limit.full else (balance, last + ticks * limit.tick)
 
 
 def refused_times(times: array[int], limit: Limit) -> tuple[array[int], int]:
-    """Return when one client would have been refused, and the lowest balance at a refusal.
+    """Return when one client would have been refused, and the longest wait that it was told.
 
-    :param times: the seconds at which it came, in order; it begins with a full bucket.
+    :param times: the microseconds at which it came, in order; it begins with a full bucket.
     """
-    scale, full = limit.scale, limit.full
-    gain = limit.step * (SECOND // limit.tick)  # parts a second
+    scale, full, step, tick = limit.scale, limit.full, limit.step, limit.tick
     refused = array("q")
-    lowest = balance = full
-    last = times[0]
-    for second in times:
-        if second != last:
-            balance += (second - last) * gain
-            if balance > full:
-                balance = full
-            last = second
+    longest = 0
+    balance, last = full, times[0]
+    for now in times:
+        if now != last:
+            ticks = (now - last) // tick
+            balance += ticks * step
+            if balance >= full:
+                balance, last = full, now
+            else:
+                last += ticks * tick
         if balance >= scale:
             balance -= scale
         else:
-            refused.append(second)
-            if balance < lowest:
-                lowest = balance
-    return refused, lowest
+            refused.append(now)
+            wait = -((balance - scale) // step) * tick - (now - last)
+            if wait > longest:
+                longest = wait
+    return refused, longest
 
 
 def suggested(traffic: Traffic, limit: Limit, share: Fraction) -> Limit:
     """Return the limit of the same rate with the smallest burst that refuses at most `share`.
 
-    A larger burst never refuses more (a bucket with room for one more is never behind by more
-    than the requests that it has let pass and the smaller has not), so halving finds it.
+    It is never smaller than :func:`least_burst`, or the doctor would advise against it. A larger
+    burst never refuses more, so halving finds the smallest. (A bucket with room for one more token
+    lacks at most the tokens of those requests that it has allowed and the smaller has refused.)
     """
-    enough = max(map(len, traffic.times.values()))  # refuses nothing, at any rate
+    least = least_burst(limit)
+    enough = max(least, *map(len, traffic.times.values()))  # refuses nothing, at any rate
     affordable = int(share * traffic.requests)
-    too_small = 0
+    too_small = least - 1
     while enough - too_small > 1:
         middle = (enough + too_small) // 2
         if _refuses_more_than(affordable, traffic, _with_burst(limit, middle)):
@@ -115,14 +172,17 @@ def _with_burst(limit: Limit, capacity: int) -> Limit:
 
 def peak(times: array[int], limit: Limit) -> int:
     """Return the smallest burst that would have refused one client nothing, at the limit's rate."""
-    scale = limit.scale
-    gain = limit.step * (SECOND // limit.tick)
+    scale, step, tick = limit.scale, limit.step, limit.tick
     used = highest = 0
     last = times[0]
-    for second in times:
-        if second != last:
-            used = max(0, used - (second - last) * gain)
-            last = second
+    for now in times:
+        if now != last:
+            ticks = (now - last) // tick
+            used -= ticks * step
+            if used <= 0:
+                used, last = 0, now
+            else:
+                last += ticks * tick
         used += scale
         if used > highest:
             highest = used

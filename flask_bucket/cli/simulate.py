@@ -8,16 +8,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO, Protocol
 
 import click
 
 from ..errors import ConfigError
-from ..limits import SECOND, Limit
-from .logs import By, Traffic, UnreadableLogError, blocks, opened
-from .output import Failure, Table, counted, duration, print_json, print_table
-from .plot import checked_plot, plot
-from .replay import Judgement, judge, suggested
+from ..limits import Limit
+from .formats import Entry, formats
+from .logs import Log, UnreadableLogError, blocks, opened
+from .output import Failure, print_json
+from .plot import FORMATS, checked_plot, plot
+from .replay import judge, judge_together, suggested
+from .report import Report
+from .traffic import By, Traffic
 
 #: Bytes from which a log takes long enough for a progress bar.
 _LONG = 20_000_000
@@ -26,6 +29,13 @@ _LONG = 20_000_000
 @click.command()
 @click.argument("logs", nargs=-1, metavar="LOG...")
 @click.option("--limit", "texts", multiple=True, help="A limit to try; may be given repeatedly.")
+@click.option("--together", is_flag=True, help="Charge all limits as one decision.")
+@click.option(
+    "--format",
+    "log_format",
+    type=click.Choice(sorted(formats())),
+    help="The format of the logs; by default it is found for each log.",
+)
 @click.option(
     "--by",
     type=click.Choice(["address", "user"]),
@@ -46,7 +56,7 @@ _LONG = 20_000_000
     help="For each limit's rate, find the smallest burst that refuses no more than this share "
     "of the requests, such as 0.1%.",
 )
-@click.option("--plot", "picture", metavar="FILE", help="Draw a picture: .png, .svg or .pdf.")
+@click.option("--plot", "picture", metavar="FILE", help=f"Draw a picture: {FORMATS}.")
 @click.option(
     "--worst",
     type=click.IntRange(min=0),
@@ -58,6 +68,8 @@ _LONG = 20_000_000
 def simulate(
     logs: tuple[str, ...],
     texts: tuple[str, ...],
+    together: bool,
+    log_format: str | None,
     by: By,
     ipv6_prefix: int,
     suggest: str | None,
@@ -67,61 +79,88 @@ def simulate(
 ) -> None:
     """Replay access logs through limits, and report what would have been refused.
 
-    LOG is a file in the common or the combined format, plain or gzipped, in any order, or - for
-    standard input. Each limit is judged on its own, as if it were the only one. Needs no
-    application.
+    LOG is an access log, plain or gzipped, in any order, or - for standard input. Its format is
+    found: common, combined, JSON and others. Each limit is judged on its own, as if it were the
+    only one, unless --together is given. Needs no application.
     """
     limits = _limits(texts)
     share = None if suggest is None else _share(suggest)
     path = None if picture is None else checked_plot(picture)
-    traffic = read(logs, Traffic(by, ipv6_prefix))
+    if together and (share is not None or path is not None):
+        raise Failure("--suggest and --plot look at each limit on its own: leave out --together.")
+    traffic = Traffic(by, ipv6_prefix)
+    read = read_logs(logs, log_format, traffic)
+    if not traffic.times:
+        raise Failure(_why_nothing(read, traffic))
+    traffic.sort()
+    report = _report(traffic, read, limits, share, together, worst)
+    if as_json:
+        print_json(report.as_data())
+    else:
+        report.print()
+    if path is not None:
+        tried = [*limits, *(s.limit for s in report.suggestions or () if s.limit is not None)]
+        _draw(path, traffic, tried)
+
+
+def _report(
+    traffic: Traffic,
+    logs: Sequence[Log],
+    limits: Sequence[Limit],
+    share: Fraction | None,
+    together: bool,
+    worst: int,
+) -> Report:
+    if together:
+        of_all, *of_each = judge_together(traffic, limits)
+        return Report(traffic, logs, of_all, of_each, None, worst)
     judgements = [judge(traffic, limit) for limit in limits]
     suggestions = None
     if share is not None:
         suggestions = [judge(traffic, suggested(traffic, limit, share)) for limit in limits]
-    if as_json:
-        print_json(as_data(traffic, judgements, suggestions, worst))
-    else:
-        _print(traffic, judgements, suggestions, worst)
-    if path is not None:
-        _draw(path, traffic, judgements if suggestions is None else [*judgements, *suggestions])
+    return Report(traffic, logs, None, judgements, suggestions, worst)
 
 
-def read(logs: Sequence[str], traffic: Traffic) -> Traffic:
-    """Read logs into sorted traffic.
+class TakesEntries(Protocol):
+    """What requests are read into."""
 
-    :raises Failure: if one cannot be read, or there is no request in all of them.
+    def add(self, entries: Iterator[Entry], /) -> None: ...
+
+
+def read_logs(names: Sequence[str], log_format: str | None, into: TakesEntries) -> list[Log]:
+    """Read logs, and return what their lines were.
+
+    :raises Failure: if one cannot be read.
     """
-    if not logs:
+    if not names:
         raise Failure("No log was given. Expected the path of an access log, or - for stdin.")
+    logs = []
     try:
-        for name in logs:
-            if name == "-":
-                _read_stdin(traffic)
-                continue
-            with opened(name) as log, _progress(log) as advance:
-                traffic.add(blocks(name, log, advance))
+        for name in names:
+            log = Log("standard input" if name == "-" else name, log_format)
+            logs.append(log)
+            with _lines(name) as lines:
+                into.add(log.entries(lines))
     except UnreadableLogError as error:
         raise Failure(str(error)) from None
-    if not traffic.times:
-        raise Failure(_why_nothing(logs, traffic))
-    traffic.sort()
-    return traffic
+    return logs
 
 
-def _read_stdin(traffic: Traffic) -> None:
+@contextmanager
+def _lines(name: str) -> Iterator[Iterator[list[bytes]]]:
+    if name != "-":
+        with opened(name) as file, _progress(file) as advance:
+            yield blocks(name, file, advance)
+        return
     if sys.stdin is None:
         raise Failure("Standard input is closed; expected an access log.")
-    traffic.add(blocks("standard input", sys.stdin.buffer, _nobody_looks))
+    yield blocks("standard input", sys.stdin.buffer, _nobody_looks)
 
 
-def _why_nothing(logs: Sequence[str], traffic: Traffic) -> str:
-    where = ", ".join("standard input" if log == "-" else log for log in logs)
+def _why_nothing(logs: Sequence[Log], traffic: Traffic) -> str:
+    where = ", ".join(log.name for log in logs)
     if traffic.nameless:
         return f"No request in {where} names a user: leave out --by user."
-    if traffic.malformed:
-        lines = counted(traffic.malformed, "line is", "lines are")
-        return f"No request in {where}: {lines} in neither the common nor the combined format."
     return f"No request in {where}: it is empty."
 
 
@@ -152,111 +191,22 @@ def _limits(texts: Sequence[str]) -> list[Limit]:
 
 
 def _share(text: str) -> Fraction:
-    """Read a share: ``0.1%`` or ``0.001``."""
-    number = text.strip()
-    percent = number.endswith("%")
+    """Read a share such as ``0.1%``. The sign is required: 0.1 could be 0.1% or 10%."""
+    number, sign, rest = text.strip().partition("%")
     try:
-        share = Fraction(number.removesuffix("%")) / (100 if percent else 1)
+        share = Fraction(number) / 100
     except (ValueError, ZeroDivisionError):
         share = Fraction(-1)
-    if not 0 <= share < 1:
-        raise Failure(f"--suggest: {text!r} is not a share. Expected 0 to below 100%, as in 0.1%.")
+    if not sign or rest or not 0 <= share < 1:
+        raise Failure(
+            f"--suggest: {text!r} is not a share. Expected 0% to below 100%, such as 0.1%."
+        )
     return share
 
 
-def as_data(
-    traffic: Traffic,
-    judgements: Sequence[Judgement],
-    suggestions: Sequence[Judgement] | None,
-    worst: int,
-) -> dict[str, Any]:
-    """Return the report for programs; a suggestion stands with the limit whose rate it keeps."""
-    limits = [_judgement_data(judgement, worst) for judgement in judgements]
-    for limit, suggestion in zip(limits, suggestions or (), strict=False):
-        limit["suggestion"] = _judgement_data(suggestion, worst)
-    return {
-        "requests": traffic.requests,
-        "clients": len(traffic.times),
-        "malformed": traffic.malformed,
-        "limits": limits,
-    }
-
-
-def _judgement_data(judgement: Judgement, worst: int) -> dict[str, Any]:
-    return {
-        "limit": str(judgement.limit),
-        "refused": judgement.refused,
-        "refused_clients": len(judgement.refused_by_client),
-        "worst": [
-            {"client": client, "refused": refused} for client, refused in judgement.worst(worst)
-        ],
-    }
-
-
-def _print(
-    traffic: Traffic,
-    judgements: Sequence[Judgement],
-    suggestions: Sequence[Judgement] | None,
-    worst: int,
-) -> None:
-    clients = counted(len(traffic.times), "client")
-    summary = f"{counted(traffic.requests, 'request')} from {clients}"
-    if traffic.malformed:
-        summary += f"; {counted(traffic.malformed, 'malformed line')} left out"
-    if traffic.nameless:
-        summary += f"; {counted(traffic.nameless, 'request')} without a user left out"
-    click.echo(summary + ".\n")
-    print_table(_summary("", judgements))
-    if suggestions is not None:
-        click.echo()
-        title = "The smallest bursts that refuse no more than was asked for:"
-        print_table(_summary(title, suggestions))
-    for judgement in judgements:
-        if worst and judgement.refused:
-            click.echo()
-            print_table(_worst(traffic, judgement, worst))
-
-
-def _summary(title: str, judgements: Sequence[Judgement]) -> Table:
-    headings = ("limit", "refused", "share", "clients affected", "longest wait")
-    rows = [
-        (
-            str(j.limit),
-            f"{j.refused:,}",
-            percentage(j.share),
-            _affected(j),
-            duration(j.longest_wait / SECOND) if j.refused else "-",
-        )
-        for j in judgements
-    ]
-    return Table(title, headings, rows, frozenset(headings[1:]))
-
-
-def _affected(judgement: Judgement) -> str:
-    affected = len(judgement.refused_by_client)
-    return f"{affected:,} ({percentage(Fraction(affected, judgement.clients))})"
-
-
-def _worst(traffic: Traffic, judgement: Judgement, worst: int) -> Table:
-    rows = [
-        (client, f"{refused:,}", f"{len(traffic.times[client]):,}")
-        for client, refused in judgement.worst(worst)
-    ]
-    title = f"Most refused by {judgement.limit}:"
-    return Table(title, ("client", "refused", "requests"), rows, frozenset(("refused", "requests")))
-
-
-def percentage(share: Fraction) -> str:
-    """Say a share so that little is not mistaken for nothing, nor nearly all for all."""
-    text = f"{float(share * 100):.2f}%"
-    if share and text == "0.00%":
-        return "<0.01%"
-    return ">99.99%" if share < 1 and text == "100.00%" else text
-
-
-def _draw(path: Path, traffic: Traffic, judgements: Sequence[Judgement]) -> None:
+def _draw(path: Path, traffic: Traffic, limits: Sequence[Limit]) -> None:
     try:
-        plot(path, traffic, [judgement.limit for judgement in judgements])
+        plot(path, traffic, limits)
     except OSError as error:
         raise Failure(f"{path} cannot be written: {error.strerror or error}.") from None
     click.echo(f"Drew {path}.", err=True)

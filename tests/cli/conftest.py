@@ -14,9 +14,12 @@ from flask import Flask
 
 from flask_bucket import Limiter
 from flask_bucket.cli import bucket
-from tests.servers import Server, missing
+from tests.servers import REQUIRED, Server
 
-ACCESS_LOG = Path(__file__).parents[3] / "shared" / "data" / "access.log"
+#: A log of 1,074 invented requests.
+ACCESS_LOG = Path(__file__).parents[1] / "data" / "access.log"
+#: A log of 9,999 real ones, which is not part of the project. CI has it, and requires it.
+LARGE_LOG = Path(__file__).parents[3] / "shared" / "data" / "access.log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +74,22 @@ def write_log(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def access_log() -> Path:
-    """A real log of 9,999 requests in the combined format."""
-    if not ACCESS_LOG.is_file():
-        missing("access.log")
+    """A log in the combined format."""
     return ACCESS_LOG
+
+
+def _logs() -> list[Path]:
+    return (
+        [ACCESS_LOG, LARGE_LOG] if LARGE_LOG.is_file() or "access.log" in REQUIRED else [ACCESS_LOG]
+    )
+
+
+@pytest.fixture(params=_logs(), ids=lambda path: "large" if path == LARGE_LOG else "small")
+def each_log(request: pytest.FixtureRequest) -> Path:
+    """The log of the tests, and the large one where there is one."""
+    path = request.param
+    assert isinstance(path, Path)
+    return path
 
 
 def run_in(app: Flask) -> Run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from flask import Flask
 
 import flask_bucket.cli
 from example_app import create_app
+from flask_bucket.cli.formats import formats
 from tests.cli.conftest import Run, get, run_in
 from tests.servers import Server
 
@@ -42,11 +44,20 @@ def test_each_command_works_on_the_example_app(example: Flask) -> None:
 
 
 def test_the_documented_simulation_prints_what_the_page_shows(run: Run, access_log: Path) -> None:
-    shown = re.search(r"\$ flask bucket (simulate access\.log .*)\n([^`]*)```", PAGE.read_text())
+    shown = re.search(r"\$ flask bucket (simulate tests/.*)\n([^`]*)```", PAGE.read_text())
     assert shown is not None
     limits = re.findall(r'--limit "([^"]*)"', shown[1])
     options = [option for limit in limits for option in ("--limit", limit)]
     assert run("simulate", access_log, *options).out == shown[2]
+    report = re.search(r"With `--json`:\n\n```json\n([^`]*)```", PAGE.read_text())
+    assert report is not None
+    options = ["--limit", "30/minute", "--json"]
+    assert run("simulate", access_log, *options).data == json.loads(report[1])
+
+
+def test_every_format_is_documented() -> None:
+    rows = "".join(re.findall(r"^\| (`.*?) \|", PAGE.read_text(), re.MULTILINE))
+    assert {name for name in formats() if f"`{name}`" not in rows} == set()
 
 
 def test_every_code_of_the_doctor_is_documented() -> None:

@@ -1,4 +1,4 @@
-"""What is read from access logs, held against a parser of another make."""
+"""Reading access logs: whole lines, the times in them, and one spelling for each client."""
 
 from __future__ import annotations
 
@@ -11,33 +11,43 @@ from pathlib import Path
 
 import pytest
 
-from flask_bucket.cli.logs import Traffic, UnreadableLogError, blocks, seconds_of
+from flask_bucket.cli import stamps
+from flask_bucket.cli.logs import Log, UnreadableLogError, blocks
+from flask_bucket.cli.traffic import Traffic
+from flask_bucket.clients import normal_address
+from flask_bucket.limits import SECOND
 from tests.cli.conftest import line
 from tests.servers import missing
 
 
 def read(text: str | bytes, traffic: Traffic | None = None) -> Traffic:
+    return read_log(text, traffic)[0]
+
+
+def read_log(text: str | bytes, traffic: Traffic | None = None) -> tuple[Traffic, Log]:
     traffic = traffic or Traffic()
     data = text.encode() if isinstance(text, str) else text
-    traffic.add(blocks("the log", io.BytesIO(data), lambda size: None))
+    log = Log("the log")
+    traffic.add(log.entries(blocks("the log", io.BytesIO(data), lambda size: None)))
     traffic.sort()
-    return traffic
+    return traffic, log
 
 
-def test_every_line_is_read_as_apachelogs_reads_it(access_log: Path) -> None:
+def test_every_line_is_read_as_apachelogs_reads_it(each_log: Path) -> None:
     try:
         apachelogs = importlib.import_module("apachelogs")
     except ImportError:
         missing("apachelogs")
     parser = apachelogs.LogParser(apachelogs.COMBINED)
     expected: Counter[tuple[str, int]] = Counter()
-    for text in access_log.read_text().splitlines():
+    for text in each_log.read_text().splitlines():
         entry = parser.parse(text)
-        expected[entry.remote_host, int(entry.request_time.timestamp())] += 1
-    traffic = read(access_log.read_bytes())
-    assert traffic.malformed == 0
+        client = normal_address(entry.remote_host) or ""
+        expected[client, int(entry.request_time.timestamp()) * SECOND] += 1
+    traffic, log = read_log(each_log.read_bytes())
+    assert log.malformed == 0
     assert expected == Counter(
-        (client, second) for client, times in traffic.times.items() for second in times
+        (client, at) for client, times in traffic.times.items() for at in times
     )
 
 
@@ -56,8 +66,8 @@ def test_every_line_is_read_as_apachelogs_reads_it(access_log: Path) -> None:
     ],
 )
 def test_requests_of_every_look_are_read(rest: str) -> None:
-    traffic = read(line(rest=rest) + "\n")
-    assert (traffic.requests, traffic.malformed) == (1, 0)
+    traffic, log = read_log(line(rest=rest) + "\n")
+    assert (traffic.requests, log.malformed) == (1, 0)
 
 
 @pytest.mark.parametrize(
@@ -79,8 +89,8 @@ def test_requests_of_every_look_are_read(rest: str) -> None:
     ],
 )
 def test_other_lines_are_counted_and_left_out(text: str) -> None:
-    traffic = read("\n".join([*[line()] * 400, text, line(), ""]))
-    assert (traffic.requests, traffic.malformed) == (401, 1)
+    traffic, log = read_log("\n".join([*[line()] * 400, text, line(), ""]))
+    assert (traffic.requests, log.malformed) == (401, 1)
 
 
 def test_a_last_line_without_an_end_counts() -> None:
@@ -91,12 +101,12 @@ def test_a_last_line_without_an_end_counts() -> None:
 def test_times_are_read_in_their_zone(zone: str) -> None:
     text = f"29/Feb/2016:23:59:59 {zone}"
     expected = datetime.strptime(text, "%d/%b/%Y:%H:%M:%S %z")
-    assert seconds_of(text.encode()) == expected.timestamp()
+    assert stamps.clf(text.encode()) == expected.timestamp() * SECOND
 
 
 def test_a_leap_second_is_a_time() -> None:
     expected = datetime(2017, 1, 1, tzinfo=UTC).timestamp()
-    assert seconds_of(b"31/Dec/2016:23:59:60 +0000") == expected
+    assert stamps.clf(b"31/Dec/2016:23:59:60 +0000") == expected * SECOND
 
 
 def test_addresses_of_one_client_are_one() -> None:
@@ -145,11 +155,11 @@ def test_what_is_no_log_is_refused_with_a_reason(data: bytes, why: str) -> None:
 
 
 def test_a_line_without_end_takes_no_memory() -> None:
-    traffic = read(line() + "\n" + "x" * 5_000_000)
-    assert (traffic.requests, traffic.malformed) == (1, 1)
+    traffic, log = read_log(line() + "\n" + "x" * 5_000_000)
+    assert (traffic.requests, log.malformed) == (1, 1)
 
 
 def test_lines_across_blocks_are_whole() -> None:
     count = 40_000  # several blocks
-    traffic = read("".join(line(f"192.0.2.{n % 250}") + "\n" for n in range(count)))
-    assert (traffic.requests, traffic.malformed, len(traffic.times)) == (count, 0, 250)
+    traffic, log = read_log("".join(line(f"192.0.2.{n % 250}") + "\n" for n in range(count)))
+    assert (traffic.requests, log.malformed, len(traffic.times)) == (count, 0, 250)

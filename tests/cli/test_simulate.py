@@ -10,21 +10,24 @@ import sys
 from array import array
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
+from flask import Flask
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flask_bucket import Charge, Limit
-from flask_bucket import bucket as reference
-from flask_bucket.cli.logs import Traffic
-from flask_bucket.cli.replay import judge, peak, refused_times, suggested
+from flask_bucket import Charge, Limit, Limiter, MemoryStore
+from flask_bucket.cli.bursts import least_burst
+from flask_bucket.cli.replay import judge, judge_together, peak, refused_times, suggested
+from flask_bucket.cli.traffic import Traffic
+from flask_bucket.clients import normal_address
 from flask_bucket.limits import SECOND
-from tests.cli.conftest import Run, line
+from tests.cli.conftest import Run, line, run_in
 
 LIMITS = [
     "5/second burst 20",
@@ -48,7 +51,8 @@ def replayed(log: Path, limit: Limit) -> Counter[str]:
     came = []
     for text in log.read_text().splitlines():
         stamp = text.partition("[")[2].partition("]")[0]
-        came.append((datetime.strptime(stamp, "%d/%b/%Y:%H:%M:%S %z"), text.split()[0]))
+        client = normal_address(text.split()[0]) or ""
+        came.append((datetime.strptime(stamp, "%d/%b/%Y:%H:%M:%S %z"), client))
     rate = Fraction(limit.refill_rate) / Fraction(limit.per)
     balances: dict[str, tuple[Fraction, datetime]] = {}
     refused: Counter[str] = Counter()
@@ -65,32 +69,43 @@ def replayed(log: Path, limit: Limit) -> Counter[str]:
 
 
 @pytest.mark.parametrize("text", LIMITS)
-def test_a_real_log_is_judged_as_exact_rationals_judge_it(
-    text: str, access_log: Path, run: Run
-) -> None:
-    expected = replayed(access_log, Limit.parse(text))
-    data = run("simulate", access_log, "--limit", text, "--worst", 10_000, "--json").data
-    assert (data["requests"], data["clients"], data["malformed"]) == (9999, 1739, 0)
+def test_a_log_is_judged_as_exact_rationals_judge_it(text: str, each_log: Path, run: Run) -> None:
+    expected = replayed(each_log, Limit.parse(text))
+    data = run("simulate", each_log, "--limit", text, "--worst", 10_000, "--json").data
+    lines = each_log.read_text().splitlines()
+    assert (data["requests"], data["malformed"]) == (len(lines), 0)
+    assert data["clients"] == len({normal_address(line.split()[0]) for line in lines})
     (judged,) = data["limits"]
     assert {w["client"]: w["refused"] for w in judged["worst"]} == dict(expected)
     assert judged["refused"] == expected.total()
     assert judged["refused_clients"] == len(expected)
 
 
-def by_reference(times: list[int], limit: Limit) -> tuple[list[int], int]:
-    """Return the refusals and the longest wait in microseconds, as the reference bucket says."""
-    states: dict[str, reference.State] = {}
-    charge = Charge(limit, "key")
-    refused, longest = [], 0
-    for second in times:
-        now = second * SECOND
-        decision, writes = reference.take(states, [charge], now)
-        if not decision.allowed:
-            refused.append(second)
-            assert decision.retry_after is not None
-            longest = max(longest, round(decision.retry_after * SECOND))
-        states.update(writes)
-    return refused, longest
+@dataclass(slots=True)
+class Told:
+    """What the reference store told about one limit, or about all together."""
+
+    refused: list[int] = field(default_factory=list)
+    longest_wait: int = 0
+
+    def refuse(self, now: int, retry_after: float | None) -> None:
+        assert retry_after is not None
+        self.refused.append(now)
+        self.longest_wait = max(self.longest_wait, round(retry_after * SECOND))
+
+
+def by_reference(times: list[int], limits: list[Limit]) -> list[Told]:
+    """Charge limits as one decision at each of these microseconds; return all, then each limit."""
+    store = MemoryStore(lambda: 0)
+    told = [Told() for _ in range(len(limits) + 1)]
+    for now in times:
+        decision = store.take([Charge(limit, str(n)) for n, limit in enumerate(limits)], now=now)
+        if not decision:
+            told[0].refuse(now, decision.retry_after)
+        for n, outcome in enumerate(decision.outcomes, 1):
+            if not outcome.allowed:
+                told[n].refuse(now, outcome.retry_after)
+    return told
 
 
 limits = st.builds(
@@ -99,16 +114,29 @@ limits = st.builds(
     st.fractions(Fraction(1, 50), 6, max_denominator=60),
     st.sampled_from([1, 2, 60, Fraction(1, 10)]),
 )
-visits = st.lists(st.integers(0, 40), min_size=1, max_size=60).map(sorted)
+#: Whole seconds, as most logs have them, and microseconds.
+moments = st.integers(0, 40).map(lambda second: second * SECOND) | st.integers(0, 40 * SECOND)
+visits = st.lists(moments, min_size=1, max_size=60).map(sorted)
 
 
 @given(limits, visits)
 def test_the_short_arithmetic_is_the_reference_bucket(limit: Limit, times: list[int]) -> None:
-    refused, longest = by_reference(times, limit)
+    told, _ = by_reference(times, [limit])
     traffic = Traffic(times={"alice": array("q", times)})
     judged = judge(traffic, limit)
-    assert list(refused_times(array("q", times), limit)[0]) == refused
-    assert judged.longest_wait == longest
+    assert list(refused_times(array("q", times), limit)[0]) == told.refused
+    assert judged.longest_wait == told.longest_wait
+
+
+@given(st.lists(limits, min_size=1, max_size=3), st.lists(visits, min_size=1, max_size=2))
+def test_limits_together_are_one_decision_of_the_reference_store(
+    limits: list[Limit], times: list[list[int]]
+) -> None:
+    traffic = Traffic(times={str(n): array("q", some) for n, some in enumerate(times)})
+    expected = [by_reference(some, limits) for some in times]
+    for n, judged in enumerate(judge_together(traffic, limits)):
+        assert judged.refused == sum(len(told[n].refused) for told in expected)
+        assert judged.longest_wait == max(told[n].longest_wait for told in expected)
 
 
 @given(limits, visits)
@@ -134,14 +162,34 @@ def test_a_suggestion_is_the_smallest_burst_that_refuses_no_more(
 
     found = suggested(traffic, limit, share).capacity
     assert share_refused(found) <= share
-    assert all(share_refused(capacity) > share for capacity in range(1, found))
+    assert found >= least_burst(limit)
+    assert all(share_refused(capacity) > share for capacity in range(least_burst(limit), found))
+
+
+def test_the_doctor_is_content_with_a_suggestion(
+    run: Run, write_log: Callable[..., Path], tmp_path: Path
+) -> None:
+    log = write_log(line(), line(time="17/May/2015:11:05:03 +0000"))
+    said = run("simulate", log, "--limit", "5/second burst 6", "--suggest", "0%", "--json").data
+    suggestion = said["limits"][0]["suggestion"]["limit"]
+    assert suggestion == "5/second burst 10"
+    assert "FB303" in doctors_codes("5/second burst 6")
+    assert "FB303" not in doctors_codes(suggestion)
+
+
+def doctors_codes(limit: str) -> set[str]:
+    app = Flask(__name__)
+    Limiter(app, default_limits=limit)
+    app.add_url_rule("/", "index", lambda: "")
+    return {finding["code"] for finding in run_in(app)("doctor", "--json").data["findings"]}
 
 
 def test_a_large_tick_is_counted_right() -> None:
     limit = Limit.parse("10007 per 30 days burst 1000000000")
     assert limit.tick > 1
-    times = list(range(0, 500, 3))
-    assert list(refused_times(array("q", times), limit)[0]) == by_reference(times, limit)[0]
+    times = [n * 3 * SECOND + n for n in range(170)]
+    told, _ = by_reference(times, [limit])
+    assert list(refused_times(array("q", times), limit)[0]) == told.refused
 
 
 def test_the_report_for_programs_has_exactly_this_shape(
@@ -151,29 +199,57 @@ def test_the_report_for_programs_has_exactly_this_shape(
     assert run("simulate", log, "--limit", "5/second", "--limit", "1/day", "--json").data == {
         "requests": 8,
         "clients": 2,
+        "nameless": 0,
         "malformed": 1,
+        "first_malformed": {"log": str(log), "line": 9, "text": "malformed"},
         "limits": [
             {
                 "limit": "5/second",
                 "refused": 2,
+                "share": 0.25,
                 "refused_clients": 1,
-                "worst": [{"client": "203.0.113.7", "refused": 2}],
+                "refused_clients_share": 0.5,
+                "longest_wait": 0.2,
+                "worst": [{"client": "203.0.113.7", "refused": 2, "requests": 7}],
             },
             {
                 "limit": "1/day",
                 "refused": 6,
+                "share": 0.75,
                 "refused_clients": 1,
-                "worst": [{"client": "203.0.113.7", "refused": 6}],
+                "refused_clients_share": 0.5,
+                "longest_wait": 86400.0,
+                "worst": [{"client": "203.0.113.7", "refused": 6, "requests": 7}],
             },
         ],
     }
+
+
+def test_limits_together_are_reported_as_one_decision(
+    run: Run, write_log: Callable[..., Path]
+) -> None:
+    log = write_log(*[line()] * 7, line("192.0.2.1"))
+    options = ("--limit", "5/hour", "--limit", "6/minute burst 4", "--together")
+    data = run("simulate", log, *options, "--json").data
+    assert (data["requests"], data["allowed"], data["refused"]) == (8, 5, 3)
+    assert [limit["refused"] for limit in data["limits"]] == [0, 3]
+    said = run("simulate", log, *options).out
+    assert "all together" in said
+    assert "Most refused by all together:" in said
+
+
+def test_together_goes_with_no_suggestion(run: Run, write_log: Callable[..., Path]) -> None:
+    log = write_log(line())
+    said = run("simulate", log, "--limit", "5/s", "--together", "--suggest", "1%")
+    assert "leave out --together" in one_line(said)
 
 
 def test_people_read_all_that_matters(run: Run, write_log: Callable[..., Path]) -> None:
     log = write_log(*[line()] * 7, line("192.0.2.1"), "malformed")
     said = run("simulate", log, "--limit", "5/minute")
     assert said.out == (
-        "8 requests from 2 clients; 1 malformed line left out.\n\n"
+        "8 requests from 2 clients; 1 malformed line left out.\n"
+        f"The first malformed line is line 9 of {log}: 'malformed'\n\n"
         "LIMIT     REFUSED   SHARE  CLIENTS AFFECTED  LONGEST WAIT\n"
         "5/minute        2  25.00%        1 (50.00%)          12 s\n\n"
         "Most refused by 5/minute:\n"
@@ -184,14 +260,14 @@ def test_people_read_all_that_matters(run: Run, write_log: Callable[..., Path]) 
 
 
 def test_a_suggestion_stands_beside_its_limit(run: Run, access_log: Path) -> None:
-    said = run("simulate", access_log, "--limit", "30/minute", "--suggest", "0.1%", "--json").data
+    said = run("simulate", access_log, "--limit", "30/minute", "--suggest", "1%", "--json").data
     (judged,) = said["limits"]
     suggestion = judged["suggestion"]
-    assert suggestion["refused"] <= 9 < judged["refused"]
+    assert suggestion["refused"] <= 10 < judged["refused"]
     burst = Limit.parse(suggestion["limit"]).capacity
     smaller = f"30/minute burst {burst - 1}"
     assert (
-        run("simulate", access_log, "--limit", smaller, "--json").data["limits"][0]["refused"] > 9
+        run("simulate", access_log, "--limit", smaller, "--json").data["limits"][0]["refused"] > 10
     )
 
 
@@ -201,8 +277,8 @@ def test_the_worst_clients_come_first_and_no_more_than_asked_for(
     log = write_log(*(line(f"192.0.2.{n}") for n in range(1, 9) for _ in range(n)))
     said = run("simulate", log, "--limit", "1/day", "--worst", 2, "--json").data
     assert said["limits"][0]["worst"] == [
-        {"client": "192.0.2.8", "refused": 7},
-        {"client": "192.0.2.7", "refused": 6},
+        {"client": "192.0.2.8", "refused": 7, "requests": 8},
+        {"client": "192.0.2.7", "refused": 6, "requests": 7},
     ]
 
 
@@ -261,13 +337,19 @@ def one_line(said: Any) -> str:
         (["--limit", "5/s"], "No log"),
         (["LOG", "--limit", "lots"], "not a limit"),
         (["LOG", "--limit", "5/s", "--suggest", "many"], "not a share"),
+        (["LOG", "--limit", "5/s", "--suggest", "0.1"], "such as 0.1%"),
+        (["LOG", "--limit", "5/s", "--suggest", "0"], "not a share"),
+        (["LOG", "--limit", "5/s", "--suggest", "1%%"], "not a share"),
+        (["LOG", "--limit", "5/s", "--format", "morse"], "combined"),
+        (["LOG", "--limit", "5/s", "--format", "json"], "mostly malformed"),
         (["LOG", "--limit", "5/s", "--suggest", "100%"], "not a share"),
         (["LOG", "--limit", "5/s", "--suggest", "-1%"], "not a share"),
         (["LOG", "--limit", "5/s", "--by", "cookie"], "cookie"),
         (["LOG", "--limit", "5/s", "--ipv6-prefix", "0"], "0"),
         (["LOG", "--limit", "5/s", "--frobnicate"], "frobnicate"),
         (["LOG", "--limit", "5/s", "--worst"], "--worst"),
-        (["LOG", "--limit", "5/s", "--plot", "picture.txt"], "picture"),
+        (["LOG", "--limit", "5/s", "--plot", "picture.txt"], ".png, .svg or .pdf"),
+        (["LOG", "--limit", "5/s", "--plot", "picture.eps"], ".png, .svg or .pdf"),
         (["LOG", "--limit", "5/s", "--plot", "nowhere/a.png"], "no directory"),
         (["LOG", "--limit", "5/s", "--by", "user"], "names a user"),
         (["/nonexistent/a.log", "--limit", "5/s"], "No such file"),
@@ -286,10 +368,10 @@ def test_wrong_arguments_are_one_clear_line(
     [
         (b"", "it is empty"),
         (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "binary"),
-        (bytes(range(1, 256)) * 99, "neither the common nor the combined"),
+        (bytes(range(1, 256)) * 99, "no format that is known"),
         (gzip.compress(b""), "it is empty"),
         (b"\x1f\x8b\x08\x00garbage", "damaged gzip"),
-        (b"one\ntwo\n", "2 lines are in neither"),
+        (b"one\ntwo\n", "no format that is known"),
     ],
 )
 def test_what_is_no_log_is_one_clear_line(
@@ -321,7 +403,7 @@ def test_an_unreadable_file_is_one_clear_line(
 def test_a_picture_is_drawn(run: Run, access_log: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     picture = tmp_path / "picture.png"
-    said = run("simulate", access_log, "--limit", "30/minute", "--plot", picture, "--suggest", 0)
+    said = run("simulate", access_log, "--limit", "30/minute", "--plot", picture, "--suggest", "0%")
     assert said.code == 0
     assert picture.read_bytes().startswith(b"\x89PNG")
 
@@ -338,7 +420,6 @@ def test_without_matplotlib_the_extra_is_named(
     run: Run, write_log: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
     said = run("simulate", write_log(line()), "--limit", "1/s", "--plot", "a.png")
     assert said.code == 1
     assert "flask-bucket[plot]" in said.err
@@ -359,9 +440,11 @@ def test_a_million_lines_fit_in_bounded_memory(tmp_path: Path) -> None:
     """Ten times the lines of as many clients cost little but their eight bytes each."""
     script = (
         "import resource, sys\n"
-        "from flask_bucket.cli.simulate import read\n"
-        "from flask_bucket.cli.logs import Traffic\n"
-        "traffic = read(sys.argv[1:], Traffic())\n"
+        "from flask_bucket.cli.simulate import read_logs\n"
+        "from flask_bucket.cli.traffic import Traffic\n"
+        "traffic = Traffic()\n"
+        "read_logs(sys.argv[1:], None, traffic)\n"
+        "traffic.sort()\n"
         "print(traffic.requests, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
     )
 
