@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from .errors import ConfigError
 from .limits import EXACT, SECOND, Limit
+
+#: Where tokens were taken from, and where they are given back: the store's bucket, or during an
+#: outage this process's own.
+TakenFrom = Literal["store", "local"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,8 @@ class Charge:
     cost: int = 1
     #: Whether the tokens are usually given back, so that a refusal may soon be out of date.
     returns: bool = False
+    #: Of a charge that was taken: where it is given back.
+    taken_from: TakenFrom = "store"
 
     def __post_init__(self) -> None:
         if type(self.cost) is not int or not -EXACT < self.cost < EXACT:
@@ -36,6 +42,10 @@ class Charge:
                 f"A cost is a whole number of tokens (an int below 2**53), not {self.cost!r}. "
                 "Round it, or measure in smaller tokens."
             )
+
+    def taken_as(self, outcome: Outcome) -> Charge:
+        """Return this charge as it was taken, so that it is given back in the same place."""
+        return replace(self, taken_from=outcome.taken_from)
 
     def given_back(self) -> Charge:
         """Return the charge that gives this one's tokens back when it is settled."""
@@ -83,6 +93,7 @@ class Outcome:
     reset_after: float
     #: True for a dry-run limit, which is reported but refuses nothing.
     shadow: bool = False
+    taken_from: TakenFrom = "store"
 
     @classmethod
     def of(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flask import Response, request
@@ -65,12 +65,16 @@ class Exchange:
             self.standing = decision
 
     def _take(self, bill: Bill, decision: Decision) -> None:
-        """Note what was taken. Tokens that the store did not take are not given back to it."""
-        if decision.degraded:
-            return
+        """Note what was taken, and from where."""
         items = bill.items
-        if bill.shadow:
-            items = tuple(i for i, o in zip(items, decision.outcomes, strict=True) if o.allowed)
+        if bill.shadow or decision.degraded:
+            if not decision.outcomes:
+                return  # nobody counted
+            items = tuple(
+                (charge.taken_as(outcome), bound)
+                for (charge, bound), outcome in zip(items, decision.outcomes, strict=True)
+                if outcome.allowed
+            )
         self.taken += items
         self.returns = self.returns or bill.returns
 
@@ -97,8 +101,8 @@ class Exchange:
             if refused or not self._deducts(bound, response):
                 cost = 0
             if cost != charge.cost:
-                corrections.append(Charge(charge.limit, charge.key, cost - charge.cost))
-                self.taken[i] = (Charge(charge.limit, charge.key, cost), bound)
+                corrections.append(replace(charge, cost=cost - charge.cost))
+                self.taken[i] = (replace(charge, cost=cost), bound)
         self._correct(corrections)
         return corrections
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache, partial
@@ -33,7 +33,8 @@ class OutageStore(WrappingStore):
     """Wraps a store, and decides in its place while that one cannot.
 
     :param policy: ``"allow"`` lets every request pass; ``"deny"`` refuses every one;
-        ``"local"`` counts in this process, each limit scaled by `local_share`.
+        ``"local"`` counts in this process, each limit scaled by `local_share`. What it takes is
+        given back in this process too.
     :param recovery_interval: seconds between tries of the store during an outage.
     :param on_outage: called with the reason when an outage begins.
     :param on_recovery: called when it ends.
@@ -73,24 +74,33 @@ class OutageStore(WrappingStore):
         shadow: Sequence[Charge] = (),
         now: int | None = None,
     ) -> Decision:
+        held, local = _parted(held)
         breaker = self.breaker
         if self._node_of is not None:
             breaker = self._breaker((*charges, *held, *shadow))
         take = partial(self.store.take, charges, held, shadow, now)
         decision = self._attempt(breaker, take, _wrote)
-        return self._decide(breaker, charges, shadow, now) if decision is None else decision
+        if decision is None:
+            return self._decide(breaker, charges, local, shadow, now)
+        if local and not decision.allowed:
+            self._local.settle(self._share(c.given_back() for c in local), now)
+        return decision
 
     def peek(self, charges: Sequence[Charge], now: int | None = None) -> Decision:
         breaker = self._breaker(charges)
         peek = partial(self.store.peek, charges, now)
         decision = self._attempt(breaker, peek, lambda _: False)
         if decision is None:
-            return self._decide(breaker, charges, (), now, peek=True)
+            return self._decide(breaker, charges, (), (), now, peek=True)
         return decision
 
     def settle(self, charges: Sequence[Charge], now: int | None = None) -> None:
-        breaker = self._breaker(charges)
-        self._attempt(breaker, partial(self.store.settle, charges, now), lambda _: True)
+        charges, local = _parted(charges)
+        if local:
+            self._local.settle(self._share(local), now)
+        if charges:
+            breaker = self._breaker(charges)
+            self._attempt(breaker, partial(self.store.settle, charges, now), lambda _: True)
 
     # A reset is not guarded: its caller must hear that nothing was forgotten.
 
@@ -162,6 +172,7 @@ class OutageStore(WrappingStore):
         self,
         breaker: Breaker,
         charges: Sequence[Charge],
+        held: Sequence[Charge],
         shadow: Sequence[Charge],
         now: int | None,
         peek: bool = False,
@@ -171,12 +182,22 @@ class OutageStore(WrappingStore):
         if self.policy == "deny":
             wait = breaker.seconds_to_next_try() or breaker.interval
             return Decision(not charges, retry_after=wait, degraded=True)
-        mine, dry = self._share(charges), self._share(shadow)
-        decision = self._local.peek(mine, now) if peek else self._local.take(mine, (), dry, now)
-        return replace(decision, degraded=True)
+        mine = self._share(charges)
+        if peek:
+            decision = self._local.peek(mine, now)
+        else:
+            decision = self._local.take(mine, self._share(held), self._share(shadow), now)
+        outcomes = tuple(replace(outcome, taken_from="local") for outcome in decision.outcomes)
+        return replace(decision, outcomes=outcomes, degraded=True)
 
-    def _share(self, charges: Sequence[Charge]) -> list[Charge]:
+    def _share(self, charges: Iterable[Charge]) -> list[Charge]:
         return [replace(c, limit=self._scaled(c.limit)) for c in charges]
+
+
+def _parted(charges: Sequence[Charge]) -> tuple[Sequence[Charge], Sequence[Charge]]:
+    """Return the charges of the store, and those of this process's own buckets."""
+    local = [charge for charge in charges if charge.taken_from == "local"]
+    return [c for c in charges if c.taken_from != "local"] if local else charges, local
 
 
 def _wrote(decision: Decision) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from flask import Flask
@@ -10,14 +11,14 @@ from flask.testing import FlaskClient
 
 from flask_bucket import Charge, Decision, Limiter, MemoryStore, StoreUnavailable
 from flask_bucket.stores.base import WrappingStore
-from tests.ext.conftest import answer
+from tests.ext.conftest import answer, statuses
 
 
 class Fickle(WrappingStore):
     """A store that is out of reach for the limits named."""
 
     def __init__(self) -> None:
-        super().__init__(MemoryStore())
+        super().__init__(MemoryStore(lambda: 0))
         self.away: set[str] = set()
 
     def take(
@@ -56,3 +57,40 @@ def test_a_request_that_was_not_counted_in_full_has_no_rate_headers(
     response = client.get("/")
     assert response.status_code == 200
     assert "X-RateLimit-Limit" not in response.headers
+
+
+def local_app(fickle: Fickle, **options: Any) -> FlaskClient:
+    """Return requests to an application that counts in its process during an outage."""
+    app = Flask("app")
+    app.config["BUCKET_ON_ERROR"] = "local"
+    app.config["BUCKET_RECOVERY_INTERVAL"] = 1e-9
+    app.config["BUCKET_REFUSAL_CACHE"] = 0
+    limiter = Limiter(app, redis=fickle, application_limits="3/hour", key_func=lambda: "c")
+    app.add_url_rule("/", "index", limiter.limit("1/minute", **options)(answer()))
+    app.add_url_rule("/other", "other", answer())
+    return app.test_client()
+
+
+@pytest.mark.parametrize("away", [{"per-hour", "per-minute"}, {"per-hour"}])
+def test_a_refusal_gives_back_what_was_counted_in_the_process(
+    fickle: Fickle, away: set[str]
+) -> None:
+    client = local_app(fickle)
+    fickle.away = away
+    assert statuses(client, "/", 5) == [200, 429, 429, 429, 429]
+    assert statuses(client, "/other", 3) == [200, 200, 429]
+
+
+def test_tokens_of_the_process_are_not_given_back_to_the_store(fickle: Fickle) -> None:
+    client = local_app(fickle)
+    assert statuses(client, "/", 1) == [200]  # of three in the store, two are left
+    fickle.away = {"per-hour"}
+    assert statuses(client, "/", 2) == [429, 429]
+    fickle.away = set()
+    assert statuses(client, "/other", 3) == [200, 200, 429]
+
+
+def test_deduct_when_holds_for_tokens_of_the_process(fickle: Fickle) -> None:
+    client = local_app(fickle, deduct_when=lambda response: False)
+    fickle.away = {"per-hour", "per-minute"}
+    assert statuses(client, "/", 3) == [200, 200, 200]
