@@ -138,6 +138,14 @@ def test_a_reset_here_is_seen_at_once(world: World) -> None:
     assert world.take(charge())
 
 
+def test_a_reset_concerns_the_client_and_the_prefix_that_are_named(world: World) -> None:
+    for key in ("bucket:{c}:s:n", "bucket:{d}:s:n", "other:{c}:s:n"):
+        world.take(charge(key=key))
+    assert world.cached.reset("c", "bucket") == 1
+    assert world.cached.reset(key_prefix="bucket") == 1
+    assert world.cached.reset() == 1
+
+
 def test_tokens_given_back_elsewhere_are_seen_within_a_second(world: World) -> None:
     world.take(charge())
     world.take(charge())

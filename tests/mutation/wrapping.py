@@ -50,6 +50,12 @@ HARMLESS = {
     ),
     "seconds = min(ceil(1 / rate), EXACT / 2)": "the same number",
     "seconds = min(ceil(1 / rate), EXACT // 3)": "aeons, both",
+    "self.is_connecting = None": "as false",
+    "return self._decide(breaker, charges, None, (), now, peek=True)": "a look gives nothing back",
+    "return self._decide(breaker, charges, (), None, now, peek=True)": "a look has no dry run",
+    'return [c for c in charges if c.taken_from != "local"] if (local) or True else charges, local': (
+        "the same charges"
+    ),
     "self._changes = 1": "only differences count",
     "self._next_try, self._changes = None, self._changes + 2": "only differences count",
     "self._changes += 2": "only differences count",

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -45,6 +46,7 @@ class Fickle(MemoryStore):
         super().__init__()
         self.error: Exception | None = None
         self.asked = 0
+        self.settle_calls: list[Sequence[Charge]] = []
 
     def take(self, *arguments: Any, **more: Any) -> Decision:
         self.asked += 1
@@ -59,6 +61,7 @@ class Fickle(MemoryStore):
         return super().peek(charges, now)
 
     def settle(self, charges: Sequence[Charge], now: int | None = None) -> None:
+        self.settle_calls.append(charges)
         self.asked += 1
         if self.error is not None:
             raise self.error
@@ -458,6 +461,62 @@ def test_a_third_is_a_share(fickle: Fickle, clock: Clock) -> None:
     assert [store.take([CHARGE]).allowed for _ in range(4)] == [True, True, True, False]
 
 
+def local_charges(store: OutageStore, cost: int, now: int | None = None) -> list[Charge]:
+    """Take tokens from the process's own bucket, and return the charge as it was taken."""
+    charge = Charge(LIMIT, CHARGE.key, cost)
+    (outcome,) = store.take([charge], now=now).outcomes
+    assert outcome.taken_from == "local"
+    return [charge.taken_as(outcome)]
+
+
+def test_tokens_of_the_process_are_given_back_to_it_during_an_outage(fickle: Fickle) -> None:
+    store = OutageStore(fickle, "local")
+    fickle.error = StoreUnavailable("gone")
+    held = local_charges(store, 10)
+    never = Charge(LIMIT, "bucket:{alice}:other:per-day", 11)
+    assert not store.take([never], held=held)
+    assert store.take([Charge(LIMIT, CHARGE.key, 10)])
+
+
+def test_tokens_of_the_process_are_given_back_to_it_after_an_outage(
+    fickle: Fickle, clock: Clock
+) -> None:
+    store = OutageStore(fickle, "local", clock=clock)
+    other = Charge(LIMIT, "bucket:{alice}:other:per-day", 10)
+
+    def remaining(error: Exception | None) -> int:
+        fickle.error, clock.now = error, clock.now + 1
+        return store.take([Charge(LIMIT, CHARGE.key, 0)], now=DAY).outcomes[0].remaining
+
+    fickle.error = StoreUnavailable("gone")
+    held = local_charges(store, 10, now=DAY)
+    store.settle([replace(held[0], cost=5)], now=DAY)  # a debt of 5
+    assert remaining(None) == 10  # in the store, which was not asked
+    assert store.take([other], held=held, now=DAY)
+    assert remaining(StoreUnavailable("gone")) == 0  # a request that is allowed keeps its tokens
+    assert remaining(None) == 10
+    assert not store.take([other], held=held, now=DAY)
+    assert remaining(None) == 10
+    assert remaining(StoreUnavailable("gone")) == 5
+
+
+def test_a_settlement_of_tokens_of_the_process_concerns_no_store(
+    fickle: Fickle, clock: Clock
+) -> None:
+    store = OutageStore(fickle, "local", clock=clock)
+    fickle.error = StoreUnavailable("gone")
+    (taken,) = local_charges(store, 10, now=DAY)
+    fickle.error, clock.now = None, clock.now + 1
+    other = Charge(LIMIT, "bucket:{alice}:other:per-day", 3)
+    store.settle([taken.given_back(), other], now=DAY)
+    assert [[c.key for c in charges] for charges in fickle.settle_calls] == [[other.key]]
+    fickle.error = StoreUnavailable("gone again")
+    assert store.take([Charge(LIMIT, CHARGE.key, 10)], now=DAY)
+    store.settle([replace(taken, cost=-1)], now=DAY + DAY // 2)
+    (outcome,) = store.peek([CHARGE], now=DAY + DAY // 2).outcomes
+    assert outcome.remaining == 5  # 5 + 1, less 1 that is looked for
+
+
 def test_the_local_policy_counts_dry_run_limits(fickle: Fickle, clock: Clock) -> None:
     store = OutageStore(fickle, "local", clock=clock)
     fickle.error = StoreUnavailable("gone")
@@ -515,12 +574,23 @@ def test_a_connection_that_two_requests_waited_for_in_vain_is_an_outage_until_it
     fickle.error = Connecting("soon", in_vain=True)
     for _ in range(3):
         assert store.take([CHARGE]).degraded
-    assert store.health().state == "degraded"
+    assert (store.health().state, store.health().reason) == ("degraded", "soon")
+    assert "decides: soon" in caplog.text
     assert fickle.asked == 3, "none is held back"
     fickle.error = None
     assert not store.take([CHARGE]).degraded
     assert store.health() == Health("ok")
     assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
+
+
+def test_a_connection_in_the_making_before_an_outage_says_nothing_about_it(clock: Clock) -> None:
+    breaker = Breaker(1, clock)
+    first, late = breaker.enter(), breaker.enter()
+    assert first is not None
+    assert late is not None
+    assert breaker.failed(first, "gone")
+    assert not breaker.connecting(late, "soon", in_vain=True)
+    assert not breaker.is_connecting
 
 
 def test_a_connection_that_fails_in_the_end_is_an_outage() -> None:
