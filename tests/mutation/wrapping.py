@@ -53,9 +53,6 @@ HARMLESS = {
     "self.is_connecting = None": "as false",
     "return self._decide(breaker, charges, None, (), now, peek=True)": "a look gives nothing back",
     "return self._decide(breaker, charges, (), None, now, peek=True)": "a look has no dry run",
-    'return [c for c in charges if c.taken_from != "local"] if (local) or True else charges, local': (
-        "the same charges"
-    ),
     "self._changes = 1": "only differences count",
     "self._next_try, self._changes = None, self._changes + 2": "only differences count",
     "self._changes += 2": "only differences count",
@@ -67,6 +64,9 @@ HARMLESS = {
     "for charge, outcome in zip(charges, decision.outcomes, strict=None):": "as false",
     "for charge, outcome in zip(charges, decision.outcomes, ):": "the default",
 }
+
+#: Parts of such lines, where the line is too long for a table.
+HARMLESS_PARTS = ("if (local) or True else charges",)  # the same charges
 
 
 def mutmut(folder: Path, *arguments: str) -> str:
@@ -113,7 +113,8 @@ def main() -> int:
             if status in ("killed", "timeout"):
                 continue
             old, new = changed(folder, mutant)
-            if status == "survived" and new in HARMLESS:
+            harmless = new in HARMLESS or any(part in new for part in HARMLESS_PARTS)
+            if status == "survived" and harmless:
                 continue
             unnoticed += 1
             say(f"{mutant}: {status}\n    {old}\n    {new}")
