@@ -8,7 +8,7 @@ from .extension import Limiter
 from .limits import Limit
 from .networks import client_network, networks
 from .rules import Rule
-from .signals import limit_exceeded, store_recovered, store_unavailable
+from .signals import limit_exceeded, limit_low, store_recovered, store_unavailable
 from .stores.memory import MemoryStore
 from .stores.redis import RedisStore
 
@@ -27,6 +27,7 @@ __all__ = [
     "client_address",
     "client_network",
     "limit_exceeded",
+    "limit_low",
     "networks",
     "request_header",
     "store_recovered",

@@ -32,6 +32,8 @@ class Bill:
     items: tuple[Item, ...]
     #: Whether any of the tokens are given back as a rule.
     returns: bool
+    #: Whether any of the rules asks to be told of a low bucket.
+    warns: bool
 
     @classmethod
     def of(cls, enforced: list[Item], dry: list[Item]) -> Bill:
@@ -39,7 +41,9 @@ class Bill:
         charges = Charges([charge for charge, _ in enforced])
         shadow = tuple(charge for charge, _ in dry)
         returns = any(charge.returns for charge in (*charges, *shadow))
-        return cls(charges, shadow, (*enforced, *dry), returns)
+        items = (*enforced, *dry)
+        warns = any(bound.low is not None for _, bound in items)
+        return cls(charges, shadow, items, returns, warns)
 
 
 def charges_by_hand(

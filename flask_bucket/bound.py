@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Literal
 from uuid import UUID
@@ -45,6 +46,8 @@ class BoundRule:
     deduct_when: Callable[[Response], Any] | None
     error_message: str | Callable[[], Any] | None
     on_breach: Callable[[Decision], Any] | None
+    #: The part of the capacity that is used when the bucket is reported as low, exactly.
+    low: Fraction | None
 
     @classmethod
     def of(
@@ -72,6 +75,7 @@ class BoundRule:
             scope,
             fixed,
             rule.dry_run or dry_run,
+            low=None if rule.low is None else Fraction(str(rule.low)),
             **{name: _plain(getattr(rule, name)) for name in _CALLED},
         )
 

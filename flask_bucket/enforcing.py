@@ -22,16 +22,17 @@ from .answers import (
 )
 from .bills import Bill, Bills
 from .config import Config
-from .decisions import Charge, Decision
+from .decisions import Charge, Decision, Outcome
 from .decorators import BlueprintLimit, Decoration, Registry
 from .endpoints import handles_errors
 from .exchange import Exchange, Exchanges, current_exchanges
 from .first_request import warn_of_setup
 from .headers import styles, whole_seconds
 from .keys import Spelling
+from .lows import Lows
 from .plans import BEFORE, Planner, Point
 from .rules import Rule
-from .signals import limit_exceeded, store_recovered, store_unavailable
+from .signals import limit_exceeded, limit_low, store_recovered, store_unavailable
 from .stores.base import Store, innermost
 from .stores.memory import MemoryStore
 from .stores.stack import stacked
@@ -61,6 +62,7 @@ class Enforcer:
             on_outage=lambda reason: store_unavailable.send(app, limiter=limiter, reason=reason),
             on_recovery=lambda: store_recovered.send(app, limiter=limiter),
         )
+        self._lows = Lows()
         self._styles = styles(config.headers)
         #: Whether limits hold in this application alone, as a test may say.
         self.enabled: bool | None = None
@@ -161,6 +163,8 @@ class Enforcer:
         exchange.record(decision, bill, point)
         if bill.shadow:
             self._report_dry_run(decision)
+        if bill.warns:
+            self._report_low(self._lows.after_charge(bill, decision))
         if not decision.allowed:
             raise self._refusal(exchange, decision, bill, point)
 
@@ -208,6 +212,11 @@ class Enforcer:
             self._dry_run_logged = now
             names = " and ".join(map(str, refused))
             logger.warning("Dry run: %s would have refused a request.", names)
+
+    def _report_low(self, outcomes: Sequence[Outcome]) -> None:
+        """Send a signal for each bucket that has fallen low."""
+        for outcome in outcomes:
+            limit_low.send(self.app, limiter=self._limiter, outcome=outcome)
 
     # By hand.
 
@@ -260,6 +269,9 @@ class Enforcer:
         corrections = exchange.corrections(response)
         if corrections:
             self.store.settle(corrections)
+            if exchange.standing is not None:
+                taken, decision = exchange.taken, exchange.standing
+                self._report_low(self._lows.after_settling(taken, corrections, decision))
 
     def _headers(
         self, exchanges: Exchanges, decision: Decision, response: Response

@@ -173,6 +173,7 @@ class Limiter:
         error_message: str | Callable[[], str | Awaitable[str]] | None = None,
         on_breach: Breach | None = None,
         dry_run: bool = False,
+        low: float | None = None,
     ) -> LimitDecorator:
         """Limit a view, a method of a MethodView, any function, a Blueprint, or a block.
 
@@ -203,6 +204,7 @@ class Limiter:
         :param error_message: the text of a refusal, or a function that returns it.
         :param on_breach: called with the Decision on a refusal; may return a response.
         :param dry_run: report what this would refuse, and refuse nothing.
+        :param low: send the signal ``limit_low`` when this part of a capacity is used: 0.8.
         :raises ConfigError: for anything that is not what was expected.
         """
         rules = rules_of(
@@ -223,6 +225,7 @@ class Limiter:
             error_message=error_message,
             on_breach=on_breach,
             dry_run=dry_run,
+            low=low,
         )
         return LimitDecorator(rules, put_on=self._limit, enter=self._at_block)
 

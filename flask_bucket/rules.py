@@ -70,6 +70,7 @@ class Rule:
     error_message: str | Callable[[], str | Awaitable[str]] | None = None
     on_breach: Breach | None = None
     dry_run: bool = False
+    low: float | None = None
     #: The limits as values, or the function that returns them for each request.
     limits: tuple[Limit, ...] | Callable[[], tuple[Limit, ...]] = field(
         init=False, repr=False, compare=False
@@ -109,6 +110,12 @@ class Rule:
             raise ConfigError(f"error_message is a text or a function, not {message!r}.")
         if self.scope is not None and not callable(self.scope):
             checked_scope(self.scope)
+
+        low = self.low
+        if low is not None and not (type(low) in (int, float) and 0 < low <= 1):
+            raise ConfigError(
+                f"low is the part of the capacity to be used up, such as 0.8 for 80 %, not {low!r}."
+            )
 
     def _read(self) -> tuple[Limit, ...] | Callable[[], tuple[Limit, ...]]:
         source = self.rule

@@ -10,6 +10,10 @@ _signals = Namespace()
 #: ``decision``.
 limit_exceeded = _signals.signal("limit-exceeded")
 
+#: A bucket has fallen low, as its rule's ``low`` says. Sent once until it has recovered, with
+#: ``limiter`` and ``outcome``.
+limit_low = _signals.signal("limit-low")
+
 #: The store cannot be reached, and from now on the outage policy decides. Sent once an outage,
 #: with ``limiter`` and ``reason``.
 store_unavailable = _signals.signal("store-unavailable")

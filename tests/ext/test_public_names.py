@@ -24,6 +24,7 @@ def test_the_package_exports_what_the_documentation_names() -> None:
         "client_address",
         "client_network",
         "limit_exceeded",
+        "limit_low",
         "networks",
         "request_header",
         "store_recovered",
@@ -53,6 +54,7 @@ def test_limit_takes_its_options_by_name() -> None:
         "error_message": None,
         "on_breach": None,
         "dry_run": False,
+        "low": None,
     }
 
 
