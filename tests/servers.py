@@ -86,7 +86,11 @@ class Server:
             self.process = subprocess.Popen(
                 [self.binary, *self.arguments()], stdout=log, stderr=log, cwd=self.folder
             )
-        self.wait_until_it_answers()
+        try:
+            self.wait_until_it_answers()
+        except BaseException:
+            self.kill()
+            raise
         return self
 
     def arguments(self) -> list[str]:
@@ -101,10 +105,18 @@ class Server:
                     client.set_retry(Retry(NoBackoff(), 0))
                     client.ping()
                 return
-            except (redis.ResponseError, redis.exceptions.BusyLoadingError):
+            except (
+                redis.ResponseError,
+                redis.exceptions.AuthenticationError,
+                redis.exceptions.BusyLoadingError,
+            ):
                 return  # it wants a password or is loading, and it answers
             except redis.RedisError:
-                if time.monotonic() > deadline or self.process is None or self.process.poll():
+                if (
+                    time.monotonic() > deadline
+                    or self.process is None
+                    or self.process.poll() is not None
+                ):
                     log = (self.folder / "log").read_text(errors="replace")
                     raise RuntimeError(f"{self.binary} does not answer:\n{log}") from None
                 time.sleep(0.01)

@@ -131,33 +131,3 @@ def test_workers_come_and_go_and_leave_nothing(
         site.wait_for("the end of all connections", lambda: site.connections() == 0)
         assert "out of reach" not in site.log
         assert "Traceback" not in site.log
-
-
-PATCHED_LATE = """
-from flask import Flask
-from flask_bucket import Limiter
-
-app = Flask("late")
-app.config.update(
-    BUCKET_REDIS_URL={url!r}, BUCKET_MAX_CONNECTIONS=1, BUCKET_TIMEOUT=5, BUCKET_ON_ERROR="deny"
-)
-app.add_url_rule("/", "index", Limiter(app).limit("20/day")(lambda: "fine"))
-
-from gevent import monkey, joinall, spawn
-
-monkey.patch_all()
-requests = [spawn(lambda: app.test_client().get("/").status_code) for _ in range(40)]
-joinall(requests)
-print(sorted(request.value for request in requests) == 20 * [200] + 20 * [429])
-"""
-
-
-def test_gevent_may_patch_after_the_limiter_was_made(own_server: Server) -> None:
-    """Those who wait for a connection must let the one who has it go on."""
-    if importlib.util.find_spec("gevent") is None:
-        missing("gevent")
-    program = PATCHED_LATE.format(url=own_server.url)
-    ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=False
-    )
-    assert (ran.stdout, ran.stderr) == ("True\n", "")

@@ -137,3 +137,63 @@ def test_a_reply_that_makes_no_sense_is_an_outage(reply: bytes, kind: str) -> No
         assert (seen.status, seen.decided_by_store) == (200, False)
         service.close()
         client.close()
+
+
+SLOTS = b"*1\r\n*3\r\n:%s\r\n:%s\r\n*2\r\n%s\r\n%s\r\n"
+ADDRESS = b"*2\r\n%s\r\n%s\r\n"
+HOST, PORT = b"$9\r\n127.0.0.1", b"$4\r\n6379"
+
+SENSELESS_PLACES = {
+    "a cluster says OK": ("redis+cluster://{}", b"+OK\r\n"),
+    "a cluster says a number": ("redis+cluster://{}", b":1\r\n"),
+    "a cluster says nothing": ("redis+cluster://{}", b"*-1\r\n"),
+    "a cluster has no nodes": ("redis+cluster://{}", b"*1\r\n*2\r\n:0\r\n:16383\r\n"),
+    "slots that do not exist": ("redis+cluster://{}", SLOTS % (b"0", b"99999", HOST, b":6379")),
+    "slots that run backwards": ("redis+cluster://{}", SLOTS % (b"9", b"-9", HOST, b":6379")),
+    "a node whose port is a word": ("redis+cluster://{}", SLOTS % (b"0", b"16383", HOST, b"+x")),
+    "a node whose port is too large": (
+        "redis+cluster://{}",
+        SLOTS % (b"0", b"16383", HOST, b":99999"),
+    ),
+    "a node whose host is a number": ("redis+cluster://{}", SLOTS % (b"0", b"16383", b":7", b":1")),
+    "a sentinel says OK": ("redis+sentinel://{}/service", b"+OK\r\n"),
+    "a sentinel says a number": ("redis+sentinel://{}/service", b":1\r\n"),
+    "a sentinel names half": ("redis+sentinel://{}/service", b"*1\r\n" + HOST + b"\r\n"),
+    "a sentinel's port is a word": ("redis+sentinel://{}/service", ADDRESS % (HOST, b"+port")),
+    "a sentinel's host is not text": (
+        "redis+sentinel://{}/service",
+        ADDRESS % (b"$2\r\n\xff\xfe", PORT),
+    ),
+    "a sentinel's host is an error": ("redis+sentinel://{}/service", ADDRESS % (b"-ERR", PORT)),
+}
+
+
+@pytest.mark.parametrize(("url", "answer"), SENSELESS_PLACES.values(), ids=SENSELESS_PLACES.keys())
+def test_a_place_that_makes_no_sense_is_an_outage(url: str, answer: bytes) -> None:
+    def serve(peer: socket.socket) -> None:
+        while peer.recv(65_536):
+            peer.sendall(answer)
+
+    with server(serve) as port:
+        service = Service(url.format(f"127.0.0.1:{port}"))
+        seen = service.get()
+        assert (seen.status, seen.decided_by_store) == (200, False)
+        assert service.health().state == "degraded"
+        service.close()
+
+
+def test_a_cluster_that_redirects_to_nowhere_is_an_outage() -> None:
+    """The map is sound, and then a node says that another one has the slot, and not which."""
+
+    def serve(peer: socket.socket) -> None:
+        port = b":%d" % peer.getsockname()[1]
+        while asked := peer.recv(65_536):
+            learned = SLOTS % (b"0", b"16383", HOST, port)
+            peer.sendall(learned if b"SLOTS" in asked else b"-MOVED 7 \r\n")
+
+    with server(serve) as port:
+        service = Service(f"redis+cluster://127.0.0.1:{port}")
+        seen = service.get()
+        assert (seen.status, seen.decided_by_store) == (200, False)
+        assert "MOVED" in str(service.health().reason)
+        service.close()

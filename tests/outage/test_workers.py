@@ -6,22 +6,29 @@ import contextlib
 import http.client
 import importlib.util
 import os
+import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.outage.service import Stalls, at_once
+from tests.outage.table import Row
 from tests.servers import Server, free_port, missing
 
 #: Seconds until something is surely wrong.
 PATIENCE = 60
 
-APP = "tests.outage.five:app"
+APP = "tests.outage.limited:app"
 GUNICORN = ("gunicorn", APP, "-b127.0.0.1:{port}", "-w2", "--no-control-socket")
 UWSGI = ("uwsgi", "--http-socket=127.0.0.1:{port}", f"--module={APP}", "--master", "--die-on-term")
 
@@ -34,30 +41,34 @@ KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "uwsgi threads": ("uwsgi", (*UWSGI, "--processes=2", "--enable-threads", "--threads=2")),
     **{
         f"gunicorn {kind}{preload}": (
-            kind if kind in ("gevent", "eventlet") else "gunicorn",
+            "gevent" if kind == "gevent" else "gunicorn",
             (*GUNICORN, f"-k{kind}", *preload.split()),
         )
-        for kind in ("sync", "gthread", "gevent", "eventlet")
+        for kind in ("sync", "gthread", "gevent")
         for preload in ("", " --preload")
     },
 }
 
 
-def status(port: int) -> int | None:
-    """Return the status of an answer, or None if nobody listens yet."""
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def status(port: int) -> int:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     try:
         connection.request("GET", "/", headers={"Connection": "close"})
         return connection.getresponse().status
-    except ConnectionRefusedError:
-        return None
     finally:
         connection.close()
 
 
 @contextmanager
-def serving(kind: str, redis: Server, log: Path) -> Iterator[int]:
-    """Serve the application, and yield the port."""
+def serving(
+    kind: str, redis: Server, log: Path, **settings: str
+) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """Serve the application, and yield the port once it listens, and the process."""
     package, command = KINDS[kind]
     program = Path(sys.executable).with_name(command[0])
     if importlib.util.find_spec(package) is None and not program.exists():
@@ -69,6 +80,7 @@ def serving(kind: str, redis: Server, log: Path) -> Iterator[int]:
         "FLASK_BUCKET_CONNECT_TIMEOUT": "10.0",
         "FLASK_BUCKET_ON_ERROR": "deny",
         "PYTHONWARNINGS": "ignore",
+        **settings,
     }
     arguments = [str(program), *(part.format(port=port) for part in command[1:])]
     with log.open("wb") as output:
@@ -76,7 +88,12 @@ def serving(kind: str, redis: Server, log: Path) -> Iterator[int]:
             arguments, stdout=output, stderr=output, env={**os.environ, **settings}
         )
     try:
-        yield port
+        deadline = time.monotonic() + PATIENCE
+        while not listens(port):
+            assert process.poll() is None, log.read_text(errors="replace")
+            assert time.monotonic() < deadline, log.read_text(errors="replace")
+            time.sleep(0.05)
+        yield port, process
     finally:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -90,14 +107,89 @@ def test_every_kind_of_worker_grants_five_of_twelve(
     kind: str, own_server: Server, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
-    with serving(kind, own_server, log) as port:
-        deadline = time.monotonic() + PATIENCE
-        while (first := status(port)) is None:
-            assert time.monotonic() < deadline, log.read_text(errors="replace")
-            time.sleep(0.05)
-        answers = Counter([first, *(status(port) for _ in range(11))])
+    with serving(kind, own_server, log) as (port, _):
+        answers = Counter(status(port) for _ in range(12))
     assert answers == {200: 5, 429: 7}, log.read_text(errors="replace")
     assert "out of reach" not in log.read_text(errors="replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a client of the application saw."""
+
+    #: The worker's process, and the seconds from its first request.
+    worker: str
+    age: float
+    #: Seconds that the answer took.
+    seconds: float
+    decided_by_store: bool
+
+
+def answer(port: int) -> Answer:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    try:
+        sent = time.monotonic()
+        connection.request("GET", "/", headers={"Connection": "close"})
+        response = connection.getresponse()
+        worker, age = response.read().decode().split()
+        decided = response.getheader("X-RateLimit-Remaining") is not None
+        return Answer(worker, float(age), time.monotonic() - sent, decided)
+    finally:
+        connection.close()
+
+
+@contextmanager
+def busy_processors() -> Iterator[None]:
+    """Keep all processors at work."""
+    command = [sys.executable, "-c", "while True: pass"]
+    burning = [subprocess.Popen(command) for _ in range(os.cpu_count() or 1)]
+    try:
+        yield
+    finally:
+        for process in burning:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.parametrize("kind", ["gunicorn gevent", "gunicorn gthread"])
+def test_a_reload_under_load_lets_nobody_pass_after_the_first_second(
+    kind: str, own_server: Server, tmp_path: Path, table: list[Row], stalls: Stalls
+) -> None:
+    """A worker that begins under load connects slowly, and nothing is wrong."""
+    usual = {"FLASK_BUCKET_TIMEOUT": "0.1", "FLASK_BUCKET_CONNECT_TIMEOUT": "2.0"}
+    settings = {**usual, "FLASK_BUCKET_ON_ERROR": "allow", "LIMIT": "1000000/hour"}
+    log, answers = tmp_path / "log", list[Answer]()
+    over = threading.Event()
+
+    def load(port: int) -> None:
+        while not over.is_set():
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                answers.append(answer(port))  # a worker that ends may cut an answer
+
+    def wait_for_workers(number: int) -> None:
+        """Wait until so many have served a request for longer than a second."""
+        deadline = time.monotonic() + PATIENCE
+        while len({one.worker for one in tuple(answers) if one.age > 1}) < number:
+            assert time.monotonic() < deadline, log.read_text(errors="replace")
+            time.sleep(0.05)
+
+    def reload(process: subprocess.Popen[bytes]) -> None:
+        try:
+            for workers in (2, 4):
+                wait_for_workers(workers)
+                process.send_signal(signal.SIGHUP)
+            wait_for_workers(6)
+        finally:
+            over.set()
+
+    with serving(kind, own_server, log, **settings) as (port, process), busy_processors():
+        at_once(partial(reload, process), *[partial(load, port)] * 12)
+    undecided = [one for one in answers if not one.decided_by_store]
+    late = [one for one in undecided if one.age > 1]
+    assert not late or stalls.count, late
+    worst = max(one.seconds for one in undecided) if undecided else 0.0
+    saw = f"{len(answers)} x 200" + (f", {len(undecided)} without rate headers" * bool(undecided))
+    table.append(Row(f"reload under load ({kind})", "allow", saw, worst, None, "exact"))
 
 
 PATCHED = """
