@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, get_type_hints
 
 from .errors import ConfigError
-from .headers import HEADER_NAME, NAMES, STYLES
+from .headers import HEADER_NAME, NAMED, STYLES
 from .masking import masked
 from .moving import KEYS
 from .typos import meant
@@ -112,8 +112,8 @@ def _headers(key: str, value: object) -> tuple[str, ...] | Mapping[str, str]:
 
 def _header_names(key: str, value: Mapping[Any, Any]) -> Mapping[str, str]:
     for what, name in value.items():
-        if what not in NAMES:
-            raise _refuse(key, value, f"names for any of {', '.join(NAMES)}, not for {what!r}")
+        if what not in NAMED:
+            raise _refuse(key, value, f"names for any of {', '.join(NAMED)}, not for {what!r}")
         if not isinstance(name, str) or not HEADER_NAME.fullmatch(name):
             raise _refuse(key, value, f"a header's name such as 'X-My-Limit', not {name!r}")
     return dict(value)

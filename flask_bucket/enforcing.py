@@ -75,7 +75,6 @@ class Enforcer:
         self.planner = Planner(app, registry, config, hook)
         app.before_request(hook)
         app.after_request(self.after_view)
-        app.teardown_request(self.at_teardown)
         got_request_exception.connect(self._note_crash, app)
 
     @property
@@ -94,13 +93,16 @@ class Enforcer:
         if self._registry.filters and any(passes() for passes in self._registry.filters):
             exchange.filtered = True
             return
-        self._charge(exchange, exchange.plan.at(BEFORE))
+        point = exchange.plan.at(BEFORE)
+        if point is not None:
+            self._charge(exchange, point)
 
     def at_blueprint(self, limit: BlueprintLimit) -> None:
         """Charge a blueprint's limit where it stands among the blueprint's hooks."""
         exchange = self._exchange() if self.is_on else None
-        if exchange is not None:
-            self._charge(exchange, exchange.plan.at(limit))
+        point = None if exchange is None else exchange.plan.at(limit)
+        if exchange is not None and point is not None:
+            self._charge(exchange, point)
 
     # At a decorator, or within the view.
 
@@ -135,29 +137,26 @@ class Enforcer:
 
     def _exchange(self) -> Exchange | None:
         """Return the current request's exchange; None if a filter let the request pass."""
-        exchange = current_exchanges().by_limiter.get(self.name)
+        exchanges = current_exchanges()
+        exchange = exchanges.by_limiter.get(self.name)
         if exchange is None:
-            exchange = self._begin()
+            exchange = exchanges.by_limiter[self.name] = self._begin(exchanges)
         return None if exchange.filtered else exchange
 
-    def _begin(self) -> Exchange:
+    def _begin(self, exchanges: Exchanges) -> Exchange:
         """Begin a request's exchange."""
         if not self._first_seen:
             self._first_seen = True
             warn_of_setup(request, in_process=isinstance(innermost(self.store), MemoryStore))
-        exchanges = current_exchanges()
-        exchange = Exchange(self.planner.plan(request.endpoint, request.method), exchanges)
-        exchanges.by_limiter[self.name] = exchange
-        return exchange
+        return Exchange(self.planner.plan(request.endpoint, request.method), exchanges)
 
-    def _charge(self, exchange: Exchange, point: Point | None) -> None:
+    def _charge(self, exchange: Exchange, point: Point) -> None:
         """Charge all that applies at one point, in one call of the store.
 
-        :param point: None if nothing applies there.
         :raises HTTPException: if the request is refused.
         """
-        bill = None if point is None else self.bills.bill(point)
-        if point is None or bill is None:
+        bill = self.bills.bill(point)
+        if bill is None:
             return
         decision = self.store.take(bill.charges, exchange.held(point), bill.shadow)
         exchange.record(decision, bill, point)
@@ -258,14 +257,8 @@ class Enforcer:
         written = [] if decision is None else self._headers(exchanges, decision, response)
         return with_headers(response, written) if written else response
 
-    def at_teardown(self, error: BaseException | None) -> None:
-        """Close a request that was never answered, such as one that a test's client lets fail."""
-        exchange = current_exchanges().by_limiter.get(self.name)
-        if exchange is not None:
-            self._close(exchange)
-
     def _close(self, exchange: Exchange, response: Response | None = None) -> None:
-        """Settle what is known by now: after the view, after a streamed body, at the end."""
+        """Settle what is known by now: after the view, and after a streamed body."""
         corrections = exchange.corrections(response)
         if corrections:
             self.store.settle(corrections)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -48,9 +48,11 @@ class Exchange:
     #: The answer of each rule's deduct_when.
     deducts: dict[BoundRule, bool] = field(default_factory=dict)
 
-    def held(self, point: Point) -> list[Charge]:
+    def held(self, point: Point) -> Sequence[Charge]:
         """Return the charges that a refusal at a point gives back."""
-        return [charge for charge, _ in self.taken] if point.ends_request else []
+        if not self.taken or not point.ends_request:
+            return ()
+        return [charge for charge, _ in self.taken]
 
     def record(self, decision: Decision, bill: Bill, point: Point) -> None:
         """Note the decision about all that was asked for at one point."""
@@ -180,6 +182,7 @@ class Exchanges:
 
 def current_exchanges() -> Exchanges:
     """Return what is kept on the current request, which begins with nothing."""
+    # The request itself: each look through Flask's proxy takes its time.
     attributes: dict[str, Any] = request._get_current_object().__dict__  # type: ignore[attr-defined]  # the proxy's
     kept: Exchanges | None = attributes.get(_ATTRIBUTE)
     if kept is None:

@@ -11,39 +11,39 @@ from .decisions import Charge, Decision, Outcome
 from .limits import SECOND, Limit
 
 #: Names and values.
-Headers = tuple[tuple[str, str], ...]
+Headers = Sequence[tuple[str, str]]
 
 #: Of a structured field's integer (RFC 9651, section 3.3.1).
 LARGEST = 999_999_999_999_999
 
 
-#: What BUCKET_HEADERS may name, and the customary names. Retry-After is written in any case.
-NAMES: Mapping[str, str | None] = {
+#: The customary names.
+NAMES: Mapping[str, str] = {
     "limit": "X-RateLimit-Limit",
     "remaining": "X-RateLimit-Remaining",
     "reset": "X-RateLimit-Reset",
-    "retry_after": None,
 }
+
+#: What BUCKET_HEADERS may name. Retry-After itself is written in any case.
+NAMED = (*NAMES, "retry_after")
 
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
-def x_ratelimit(
-    decision: Decision, outcome: Outcome, names: Mapping[str, str | None] = NAMES
-) -> Headers:
+def x_ratelimit(decision: Decision, outcome: Outcome, names: Mapping[str, str] = NAMES) -> Headers:
     """The customary headers: capacity, tokens remaining, Unix time at which the bucket is full.
 
     :param names: may be others; under "retry_after", the seconds to wait after a refusal.
     """
-    values = {
-        "limit": outcome.limit.capacity,
-        "remaining": outcome.remaining,
-        "reset": ceil(decision.now / SECOND + outcome.reset_after),
-    }
-    if not outcome.allowed and outcome.retry_after is not None:
-        values["retry_after"] = whole_seconds(outcome.retry_after)
-    named = ((names[what], value) for what, value in values.items())
-    return tuple((name, str(value)) for name, value in named if name is not None)
+    headers = [
+        (names["limit"], str(outcome.limit.capacity)),
+        (names["remaining"], str(outcome.remaining)),
+        (names["reset"], str(ceil(decision.now / SECOND + outcome.reset_after))),
+    ]
+    after = names.get("retry_after")
+    if after is not None and outcome.retry_after is not None and not outcome.allowed:
+        headers.append((after, str(whole_seconds(outcome.retry_after))))
+    return headers
 
 
 def ietf_11(decision: Decision, outcome: Outcome) -> Headers:
