@@ -31,6 +31,7 @@ from .exchange import Exchange, current_exchanges
 from .functions import checked_function, is_application, plain
 from .keys import checked_name
 from .limits import Limit, Number
+from .openapi import describe
 from .rules import (
     Breach,
     Key,
@@ -345,10 +346,16 @@ class Limiter:
         """Return how the store does, for a health endpoint: no call is made for it.
 
         Its ``state`` is ``"ok"``, ``"connecting"`` (a connection is being made), ``"degraded"``
-        (BUCKET_ON_ERROR decides) or ``"recovering"``.
-        A degraded limiter is no reason to restart the application: it goes on by itself.
+        (BUCKET_ON_ERROR decides) or ``"recovering"``. None of them is a reason for a restart.
         """
         return health_of(current_enforcer(self.name).store)
+
+    def openapi(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """Add 429 and the rate headers to each limited operation of an OpenAPI specification.
+
+        :param spec: the specification as a dictionary, which is changed and returned.
+        """
+        return describe(current_enforcer(self.name), spec)
 
     def settle(self, cost: int) -> None:
         """Say what the current request really cost, once that is known.

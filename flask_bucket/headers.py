@@ -99,12 +99,14 @@ def styles(chosen: Sequence[str] | Mapping[str, str]) -> tuple[Style, ...]:
     return tuple(STYLES[name] for name in chosen)
 
 
-def names_written(chosen: Sequence[str] | Mapping[str, str]) -> list[str]:
-    """Return the names of all headers that a refusal may have."""
-    outcome = Outcome.of(Charge(Limit(1, 1), ""), False, 0, SECOND, SECOND)
+def examples(chosen: Sequence[str] | Mapping[str, str], *, refused: bool) -> Headers:
+    """Return the headers of a response that was limited, each once, with values that may be."""
+    outcome = Outcome.of(Charge(Limit(1, 1), ""), False, 0, SECOND if refused else 0, SECOND)
     decision = Decision.of((outcome,), 0)
-    written = [name for style in styles(chosen) for name, _ in style(decision, outcome)]
-    return list(dict.fromkeys(["Retry-After", *written]))
+    written = {"Retry-After": "1"} if refused else {}
+    for style in styles(chosen):
+        written |= style(decision, outcome)
+    return tuple(written.items())
 
 
 def _refilling(limit: Limit, tokens: int) -> int:

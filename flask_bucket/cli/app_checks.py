@@ -15,7 +15,7 @@ from ..bound import BoundRule
 from ..endpoints import blueprint_names
 from ..enforcing import Enforcer
 from ..errors import StoreUnavailable
-from ..headers import names_written
+from ..headers import examples
 from ..keys import KeyParts
 from ..limits import Limit
 from ..stores.redis.inspection import RedisServer
@@ -177,11 +177,8 @@ def _hidden(state: Enforcer, route: Route) -> list[str]:
         return []
     exposed = response.headers.get("Access-Control-Expose-Headers", "").lower()
     names = {name.strip() for name in exposed.split(",")}
-    return (
-        []
-        if "*" in names
-        else [name for name in names_written(state.config.headers) if name.lower() not in names]
-    )
+    ours = [name for name, _ in examples(state.config.headers, refused=True)]
+    return [] if "*" in names else [name for name in ours if name.lower() not in names]
 
 
 def limit_checks(state: Enforcer) -> Iterator[Finding]:

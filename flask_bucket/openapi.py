@@ -1,0 +1,102 @@
+"""OpenAPI: what limits add to the specification of an API."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+from .enforcing import Enforcer
+from .errors import ConfigError
+from .headers import Headers, examples
+
+#: A specification, or a part of it.
+Spec = dict[str, Any]
+
+_METHODS = ("get", "put", "post", "delete", "head", "patch", "trace")
+
+_ABOUT = {
+    "Retry-After": "Seconds to wait before the next request.",
+    "X-RateLimit-Limit": "The tokens that the bucket holds when it is full.",
+    "X-RateLimit-Remaining": "The whole tokens that are left in the bucket.",
+    "X-RateLimit-Reset": "The Unix time at which the bucket is full.",
+}
+
+
+def describe(enforcer: Enforcer, spec: Spec) -> Spec:
+    """Add 429 and the rate headers to each limited operation of a specification.
+
+    :param spec: is changed, and returned.
+    :raises ConfigError: if it is not a specification as a dictionary.
+    """
+    if not isinstance(spec, dict) or not isinstance(spec.get("paths"), dict):
+        raise ConfigError(
+            f"openapi() takes a specification as a dictionary with paths, not {spec!r:.200}. "
+            "Most libraries have a method for that, such as spec.to_dict()."
+        )
+    chosen = enforcer.config.headers
+    refused = _described(examples(chosen, refused=True), spec)
+    allowed = _described(examples(chosen, refused=False), spec)
+    for operation in _limited(enforcer, spec):
+        responses = operation.setdefault("responses", {})
+        number = next((key for key in responses if str(key) == "429"), "429")
+        refusal = responses.setdefault(number, {"description": "Too many requests."})
+        _add(refused, refusal)
+        for status, response in responses.items():
+            if str(status).startswith("2"):
+                _add(allowed, response)
+    return spec
+
+
+def _add(headers: Spec, response: Spec) -> None:
+    """Add headers to a response that does not describe them itself.
+
+    A reference stands for a response of operations without a limit too, so it is left alone.
+    """
+    if "$ref" not in response:
+        known = response.setdefault("headers", {})
+        known.update({name: dict(about) for name, about in headers.items() if name not in known})
+
+
+def _described(headers: Headers, spec: Spec) -> Spec:
+    """Describe headers as the version of the specification does."""
+    described = {}
+    for name, value in headers:
+        kind = {"type": "integer" if value.isdecimal() else "string"}
+        about = {"description": _ABOUT[name]} if name in _ABOUT else {}
+        described[name] = about | (kind if "swagger" in spec else {"schema": kind})
+    return described
+
+
+def _limited(enforcer: Enforcer, spec: Spec) -> Iterator[Spec]:
+    """Yield the operations that a limit of the application may refuse."""
+    endpoints = {
+        (_shape(url.rule), method): url.endpoint
+        for url in enforcer.app.url_map.iter_rules()
+        for method in url.methods or ()
+    }
+    starts = ["", *_starts(spec)]
+    for path, item in spec["paths"].items():
+        for method in _METHODS:
+            if method in item:
+                places = [(_shape(start + path), method.upper()) for start in starts]
+                endpoint = next((endpoints[p] for p in places if p in endpoints), None)
+                plan = enforcer.planner.plan(endpoint, method.upper())
+                if endpoint is not None and not all(bound.shadow for bound in plan.bounds):
+                    yield item[method]
+
+
+def _starts(spec: Spec) -> Iterator[str]:
+    """Yield what the URLs of an application may begin with, before the paths of a specification."""
+    for server in spec.get("servers") or ():
+        yield urlsplit(server.get("url", "")).path.rstrip("/")
+    yield spec.get("basePath", "").rstrip("/")
+
+
+def _shape(path: str) -> str:
+    """Return a path without the names of its variables: ``/pets/{}``.
+
+    Flask writes ``<int:number>`` where a specification writes ``{number}``.
+    """
+    return re.sub(r"<[^>]*>|\{[^}]*\}", "{}", path)
