@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -82,6 +82,11 @@ class Enforcer:
         """Whether limits hold: as ``BUCKET_ENABLED`` says, until ``limiter.enabled`` is set."""
         enabled = self._registry.enabled if self.enabled is None else self.enabled
         return self.config.enabled if enabled is None else enabled
+
+    @property
+    def filters(self) -> Sequence[Callable[[], bool]]:
+        """The request filters."""
+        return self._registry.filters
 
     # Before the view.
 

@@ -6,20 +6,29 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import click
+from flask import Flask
+from flask.cli import NoAppException, ScriptInfo
 
+from ..clients import DEFAULT_IPV6_PREFIX
 from ..errors import ConfigError
 from ..limits import Limit
+from .app_replay import AppReplay
+from .app_report import AppReport
 from .formats import Entry, formats
+from .log_facts import Evidence
 from .logs import Log, UnreadableLogError, blocks, opened
 from .output import Failure, print_json
 from .plot import FORMATS, checked_plot, plot
 from .replay import judge, judge_together, suggested
 from .report import Report
+from .routed import RoutedTraffic
+from .states import limiters
 from .traffic import By, Traffic
 
 #: Bytes from which a log takes long enough for a progress bar.
@@ -41,14 +50,13 @@ _LONG = 20_000_000
     type=click.Choice(["address", "user"]),
     default="address",
     show_default=True,
-    help="What a client is. Requests without a user are left out of limits by user.",
+    help="What a client is. Requests without a user are left out of limits by user. Without "
+    "--limit: what stands for keys that no log tells.",
 )
 @click.option(
     "--ipv6-prefix",
     type=click.IntRange(1, 128),
-    default=64,
-    show_default=True,
-    help="Leading bits of an IPv6 address that make a client.",
+    help="Leading bits of an IPv6 address that make a client; by default the application's, or 64.",
 )
 @click.option(
     "--suggest",
@@ -65,42 +73,95 @@ _LONG = 20_000_000
     help="How many of the clients with the most refusals to name.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
 def simulate(
-    logs: tuple[str, ...],
-    texts: tuple[str, ...],
-    together: bool,
-    log_format: str | None,
-    by: By,
-    ipv6_prefix: int,
-    suggest: str | None,
-    picture: str | None,
-    worst: int,
-    as_json: bool,
+    ctx: click.Context, /, logs: tuple[str, ...], texts: tuple[str, ...], **options: Any
 ) -> None:
     """Replay access logs through limits, and report what would have been refused.
 
     LOG is an access log, plain or gzipped, in any order, or - for standard input. Its format is
-    found: common, combined, JSON and others. Each limit is judged on its own, as if it were the
-    only one, unless --together is given. Needs no application.
+    found: common, combined, JSON and others. Each --limit is judged on its own, as if it were the
+    only one, unless --together is given. Without --limit, the limits are those of the application
+    (flask --app shop bucket simulate LOG).
     """
-    limits = _limits(texts)
-    share = None if suggest is None else _share(suggest)
-    path = None if picture is None else checked_plot(picture)
-    if together and (share is not None or path is not None):
+    asked = Options(**options)
+    if texts:
+        _of_limits(logs, _limits(texts), asked)
+    else:
+        _of_application(logs, _application(ctx), asked)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of the command."""
+
+    together: bool
+    log_format: str | None
+    by: By
+    ipv6_prefix: int | None
+    suggest: str | None
+    picture: str | None
+    worst: int
+    as_json: bool
+
+
+def _of_limits(logs: Sequence[str], limits: Sequence[Limit], asked: Options) -> None:
+    """Simulate limits that were given by hand."""
+    share = None if asked.suggest is None else _share(asked.suggest)
+    path = None if asked.picture is None else checked_plot(asked.picture)
+    if asked.together and (share is not None or path is not None):
         raise Failure("--suggest and --plot look at each limit on its own: leave out --together.")
-    traffic = Traffic(by, ipv6_prefix)
-    read = read_logs(logs, log_format, traffic)
+    traffic = Traffic(asked.by, asked.ipv6_prefix or DEFAULT_IPV6_PREFIX)
+    read = read_logs(logs, asked.log_format, traffic)
     if not traffic.times:
-        raise Failure(_why_nothing(read, traffic))
+        raise Failure(_why_nothing(read, traffic.nameless))
     traffic.sort()
-    report = _report(traffic, read, limits, share, together, worst)
-    if as_json:
+    report = _report(traffic, read, limits, share, asked.together, asked.worst)
+    if asked.as_json:
         print_json(report.as_data())
     else:
         report.print()
     if path is not None:
         tried = [*limits, *(s.limit for s in report.suggestions or () if s.limit is not None)]
         _draw(path, traffic, tried)
+
+
+def _application(ctx: click.Context) -> Flask:
+    """Return the application whose limits are asked for.
+
+    :raises Failure: if there is none.
+    """
+    info = ctx.find_object(ScriptInfo)
+    try:
+        if info is not None:
+            return info.load_app()
+    except NoAppException:
+        pass
+    raise Failure(
+        'No limit was given. Expected one or more, such as --limit "5/s burst 20", or an '
+        "application with limits of its own: flask --app shop bucket simulate LOG."
+    )
+
+
+def _of_application(logs: Sequence[str], app: Flask, asked: Options) -> None:
+    """Simulate the limits of an application."""
+    if asked.together or asked.suggest is not None or asked.picture is not None:
+        raise Failure("--together, --suggest and --plot are for limits that --limit gives.")
+    with app.app_context():
+        states = limiters()
+        traffic = RoutedTraffic(app)
+        read = read_logs(logs, asked.log_format, traffic)
+        if not len(traffic):
+            raise Failure(_why_nothing(read, 0))
+        prefix = asked.ipv6_prefix or next(iter(states.values())).config.ipv6_prefix
+        replay = AppReplay(states, Evidence(app, asked.by, prefix))
+        for request in traffic:
+            replay.charge(request)
+    report = AppReport(replay, read, traffic.without_request, asked.worst)
+    if asked.as_json:
+        print_json(report.as_data())
+    else:
+        report.print()
 
 
 def _report(
@@ -157,9 +218,9 @@ def _lines(name: str) -> Iterator[Iterator[list[bytes]]]:
     yield blocks("standard input", sys.stdin.buffer, _nobody_looks)
 
 
-def _why_nothing(logs: Sequence[Log], traffic: Traffic) -> str:
+def _why_nothing(logs: Sequence[Log], nameless: int) -> str:
     where = ", ".join(log.name for log in logs)
-    if traffic.nameless:
+    if nameless:
         return f"No request in {where} names a user: leave out --by user."
     return f"No request in {where}: it is empty."
 
@@ -182,8 +243,6 @@ def _nobody_looks(size: int) -> None:
 
 
 def _limits(texts: Sequence[str]) -> list[Limit]:
-    if not texts:
-        raise Failure('No limit was given. Expected one or more, such as --limit "5/s burst 20".')
     try:
         return [limit for text in texts for limit in Limit.parse_many(text)]
     except ConfigError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -66,6 +67,7 @@ def known_limits(state: Enforcer) -> Mapping[str, Limit]:
 
 def name_of(function: Any) -> str:
     """Return how a function can be found: its name, and the line of one that has none."""
+    function = inspect.unwrap(function)
     name = str(getattr(function, "__qualname__", None) or type(function).__qualname__)
     code = getattr(function, "__code__", None)
     name = name.rpartition("<locals>.")[2]
