@@ -16,10 +16,10 @@ from .errors import ConfigError
 #: What a limit's numbers may be.
 Number = int | float | Decimal | Fraction
 
-#: Lua's numbers are doubles: below this bound integers are exact, above it they are not.
+#: Lua's numbers are doubles. Integers are exact below this bound, and not above it.
 EXACT = 2**53
 
-#: The lengths of a tick that are tried, in microseconds: the finest that stays exact is used.
+#: The possible lengths of a tick, in microseconds. A limit uses the finest one that stays exact.
 TICKS = (1, 1_000, 1_000_000)
 
 SECOND = 1_000_000  # microseconds
@@ -89,7 +89,7 @@ class Limit:
         if whole.denominator != 1 or whole < 1:
             raise ConfigError(
                 "A limit's capacity is a whole number of tokens of at least 1, not "
-                f"{_shown(capacity)}. Less than one request a period is a matter of the refill "
+                f"{_shown(capacity)}. To allow less than one request per period, lower the refill "
                 "rate: Limit(capacity=1, refill_rate=0.5) is one request every two seconds."
             )
         rate, period = _writable(_positive("refill_rate", refill_rate), _positive("per", per))
@@ -149,11 +149,11 @@ class Limit:
         try:
             return tuple(cls.parse(part) for part in re.split("[;,]", text))
         except ConfigError as error:
-            raise ConfigError(f"{error} It stands in {_shown(text)}.") from None
+            raise ConfigError(f"{error} The whole text is {_shown(text)}.") from None
 
     @property
     def is_named(self) -> bool:
-        """Whether the name is another than the period's own words."""
+        """Whether the limit has a name of its own, and not that of its period."""
         return self.name != grammar.period_name(self.per)
 
     @property
@@ -201,12 +201,12 @@ def _exact(what: str, value: object) -> Fraction:
         finite = True
     if not finite:
         raise ConfigError(f"A limit's {what} is a finite number, not {given!r}.")
-    # Before a Decimal is written out: its exponent may stand for millions of digits.
+    # Checked before a Decimal is written out: its exponent may mean millions of digits.
     if isinstance(value, Decimal) and abs(value.adjusted()) > LARGEST_EXPONENT:
-        raise ConfigError(f"A limit's {what} is out of every range: {value}.")
+        raise ConfigError(f"A limit's {what} is too large or too close to 0: {value}.")
     number = Fraction(value)
     if max(number.numerator.bit_length(), number.denominator.bit_length()) > LARGEST_BITS:
-        raise ConfigError(f"A limit's {what} has more digits than can be counted with.")
+        raise ConfigError(f"A limit's {what} has more than some 900 digits. Use a rounder number.")
     return number
 
 
@@ -242,7 +242,7 @@ def _writable(rate: Fraction, per: Fraction) -> tuple[Fraction, Fraction]:
 
 
 def _integers(capacity: int, rate: Fraction, per: Fraction) -> tuple[int, int, int]:
-    """Return (tick, scale, step): with the finest tick in which everything stays exact."""
+    """Return (tick, scale, step) for the finest tick in which everything stays exact."""
     for tick in TICKS:
         parts_per_tick = rate / per * Fraction(tick, SECOND)
         scale, step = parts_per_tick.denominator, parts_per_tick.numerator
