@@ -16,6 +16,7 @@ from ..errors import BucketUnreadable, ConfigError, Connecting, StoreUnavailable
 from ..limits import EXACT, Limit
 from .base import Store, WrappingStore, layers
 from .breaker import Breaker, Health
+from .levels import Levels
 from .memory import MemoryStore
 
 Policy = Literal["allow", "deny", "local"]
@@ -34,7 +35,8 @@ class OutageStore(WrappingStore):
 
     :param policy: ``"allow"`` lets every request pass; ``"deny"`` refuses every one;
         ``"local"`` counts in this process, each limit scaled by `local_share`. What it takes is
-        given back in this process too.
+        given back in this process too. A bucket begins with its share of what the store last
+        said of it, or full.
     :param recovery_interval: seconds between tries of the store during an outage.
     :param on_outage: called with the reason when an outage begins.
     :param on_recovery: called when it ends.
@@ -63,6 +65,7 @@ class OutageStore(WrappingStore):
         self._on_outage = on_outage
         self._on_recovery = on_recovery
         self._local = MemoryStore()
+        self._levels = Levels(clock=clock) if policy == "local" else None
         # Callables may return ever new limits, so only the latest scaled ones are kept.
         share = Fraction(str(local_share)).limit_denominator(1_000_000)  # 0.333... is a third
         self._scaled = lru_cache(maxsize=1000)(partial(share_of, share=share))
@@ -82,6 +85,10 @@ class OutageStore(WrappingStore):
         decision = self._attempt(breaker, take, _wrote)
         if decision is None:
             return self._decide(breaker, charges, local, shadow, now)
+        if self._levels is not None:
+            self._levels.note(decision.outcomes)
+            if held and not decision.allowed:
+                self._levels.settle(charge.given_back() for charge in held)
         if local and not decision.allowed:
             self._local.settle(self._share(c.given_back() for c in local), now)
         return decision
@@ -101,8 +108,14 @@ class OutageStore(WrappingStore):
         if charges:
             breaker = self._breaker(charges)
             self._attempt(breaker, partial(self.store.settle, charges, now), lambda _: True)
+            if self._levels is not None:
+                self._levels.settle(charges)
 
-    # A reset is not guarded: its caller must hear that nothing was forgotten.
+    def reset(self, client: str | None = None, key_prefix: str | None = None) -> int:
+        # This is not guarded: its caller must hear that nothing was forgotten.
+        if self._levels is not None:
+            self._levels.clear()
+        return self.store.reset(client, key_prefix)
 
     def close(self) -> None:
         self.store.close()
@@ -182,6 +195,8 @@ class OutageStore(WrappingStore):
         if self.policy == "deny":
             wait = breaker.seconds_to_next_try() or breaker.interval
             return Decision(not charges, retry_after=wait, degraded=True)
+        if self._levels is not None:
+            self._begin_warm(self._levels, (*charges, *shadow), now)
         mine = self._share(charges)
         if peek:
             decision = self._local.peek(mine, now)
@@ -189,6 +204,21 @@ class OutageStore(WrappingStore):
             decision = self._local.take(mine, self._share(held), self._share(shadow), now)
         outcomes = tuple(replace(outcome, taken_from="local") for outcome in decision.outcomes)
         return replace(decision, outcomes=outcomes, degraded=True)
+
+    def _begin_warm(self, levels: Levels, charges: Iterable[Charge], now: int | None) -> None:
+        """Let buckets of this process hold no more than their share of what the store last said.
+
+        They may hold less: the store does not know what they granted in an earlier outage.
+        """
+        for charge in charges:
+            level = levels.pop(charge)
+            if level is None:
+                continue
+            (mine,) = self._share([replace(charge, cost=0)])
+            share = round(level * mine.limit.capacity / charge.limit.capacity)
+            left = self._local.peek([mine], now).outcomes[0].remaining
+            if left > share:
+                self._local.settle([replace(mine, cost=left - share)], now)
 
     def _share(self, charges: Iterable[Charge]) -> list[Charge]:
         return [replace(c, limit=self._scaled(c.limit)) for c in charges]
