@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+from tests.outage.service import Seen
 
 HEAD = """\
 | fault | policy | what clients saw | worst latency | recovered after | tokens |
@@ -39,6 +42,16 @@ def tokens(taken: int, granted: int) -> str:
     if taken < granted:
         return f"{granted - taken} granted again"
     return "exact"
+
+
+def saw(seen: Sequence[Seen]) -> str:
+    """Say what a client saw, in the order in which it first saw it."""
+    counts = Counter(
+        f"{one.status}" + ("" if one.decided_by_store else " without rate headers") for one in seen
+    )
+    if len(counts) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{count} x {what}" for what, count in counts.items())
 
 
 def rendered(rows: Iterable[Row]) -> str:

@@ -25,7 +25,7 @@ from tests.outage.service import (
     at_once,
     slow,
 )
-from tests.outage.table import Row, tokens
+from tests.outage.table import Row, saw, tokens
 
 #: Seconds that a fault lasts: two tries at least.
 LASTS = 2.4 * INTERVAL
@@ -72,16 +72,6 @@ def granted(service: Service, client: str) -> int:
     """Return how many requests of a client the store allowed."""
     mine = [seen for seen in service.seen if seen.client == client and seen.status == 200]
     return sum(seen.decided_by_store for seen in mine)
-
-
-def saw(seen: list[Seen]) -> str:
-    """Say what a client saw, in the order in which it first saw it."""
-    counts = Counter(
-        f"{one.status}" + ("" if one.decided_by_store else " without rate headers") for one in seen
-    )
-    if len(counts) == 1:
-        return next(iter(counts))
-    return ", ".join(f"{count} x {what}" for what, count in counts.items())
 
 
 def keeps_to(policy: str, seen: list[Seen]) -> bool:
