@@ -21,18 +21,21 @@ class Row:
     fault: str
     policy: str
     saw: str
-    #: Seconds.
-    worst: float
+    #: Seconds; None where the machine was kept busy on purpose.
+    worst: float | None
     #: Seconds from the fault's end; None where the store went on deciding.
     recovered: float | None
     tokens: str
 
     def __str__(self) -> str:
-        recovered = "-" if self.recovered is None else f"{1000 * self.recovered:.0f} ms"
+        worst, recovered = _milliseconds(self.worst), _milliseconds(self.recovered)
         return (
-            f"| {self.fault} | {self.policy} | {self.saw} | {1000 * self.worst:.0f} ms "
-            f"| {recovered} | {self.tokens} |"
+            f"| {self.fault} | {self.policy} | {self.saw} | {worst} | {recovered} | {self.tokens} |"
         )
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{1000 * seconds:.0f} ms"
 
 
 def tokens(taken: int, granted: int) -> str:
