@@ -210,6 +210,22 @@ def test_a_client_that_retries(valkey: Server) -> None:
     said = examine(app)
     assert (said.code, codes(said)) == (0, ["FB109"])
     assert "3 more times" in said.out
+    assert "retry=None" not in said.out  # which chooses retries on a RedisCluster
+    client.close()
+
+
+def test_a_client_that_was_handed_in_waits_by_its_own_timeouts(valkey: Server) -> None:
+    client = redis.Redis(
+        port=valkey.port,
+        socket_timeout=3,
+        socket_connect_timeout=4,
+        retry=Retry(NoBackoff(), 0),
+    )
+    app = Flask(__name__, static_folder=None)
+    Limiter(app, redis=client, application_limits="5/minute")
+    said = examine(app)
+    assert (said.code, codes(said, "note")) == (0, ["FB106", "FB108"])
+    assert "connects within 4 s, and waits 3 s" in said.out
     client.close()
 
 
