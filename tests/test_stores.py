@@ -142,6 +142,16 @@ def test_a_bucket_follows_its_limit(store: Store) -> None:
     assert left(store, limit=smaller) == 2
 
 
+@pytest.mark.parametrize("owed", [0, 1, 2, 5, 9])
+def test_a_balance_that_needs_no_rounding_is_carried_over_exactly(store: Store, owed: int) -> None:
+    """Also a debt: a part too many would be a microsecond more to wait."""
+    thirds = Limit(10, 7, 3, "thirds")
+    store.settle([charge(10 + owed)], now=START)
+    answer = store.take([charge(limit=thirds)], now=START)
+    assert answer.retry_after is not None
+    assert round(answer.retry_after * SECOND) == -(-(owed + 1) * 3 * SECOND // 7)
+
+
 def test_a_clock_set_back_locks_nobody_out(store: Store) -> None:
     store.take([charge(10)], now=START)
     back = START - 3_600 * SECOND

@@ -178,6 +178,14 @@ def test_on_breach_may_return_what_a_view_may(
     assert response.headers["Cache-Control"] == "no-store"
 
 
+@pytest.mark.parametrize("given", [["slow", "down"], {"slow": "down"}, "slow down", b"slow down"])
+def test_a_body_alone_from_on_breach_is_a_429(
+    app: Flask, limiter: Limiter, client: FlaskClient, given: Any
+) -> None:
+    app.get("/")(limiter.limit("1/minute", on_breach=lambda decision: given)(answer()))
+    assert refused(client).status_code == 429
+
+
 def test_on_breach_of_none_leaves_it_to_the_error_handler(
     app: Flask, limiter: Limiter, client: FlaskClient
 ) -> None:

@@ -76,6 +76,18 @@ def test_x_forwarded_for_is_never_read(limited: FlaskClient) -> None:
     assert [limited.get("/", headers=h).status_code for h in forwarded] == [200, 429]
 
 
+@pytest.mark.parametrize("fixed", [False, True])
+def test_x_forwarded_for_is_warned_of_only_without_proxy_fix(
+    app: Flask, limited: FlaskClient, caplog: pytest.LogCaptureFixture, fixed: bool
+) -> None:
+    if fixed:
+        app.wsgi_app = ProxyFix(app.wsgi_app)  # type: ignore[method-assign]  # as its docs say
+    for _ in range(2):
+        limited.get("/", headers={"X-Forwarded-For": "203.0.113.7"})
+    warnings = [r for r in caplog.records if "X-Forwarded-For" in r.getMessage()]
+    assert len(warnings) == (0 if fixed else 1)
+
+
 def test_proxy_fix_tells_who_the_client_is(app: Flask, limited: FlaskClient) -> None:
     app.wsgi_app = ProxyFix(app.wsgi_app, x_for=1)  # type: ignore[method-assign]  # as its docs say
     forwarded = [{"X-Forwarded-For": f"10.0.0.9, 203.0.113.{n}"} for n in (1, 2, 1)]
@@ -235,6 +247,11 @@ def test_a_secret_keeps_clients_out_of_every_key(app: Flask, buckets: CountingSt
 def test_another_secret_gives_other_keys() -> None:
     keys = {Spelling("b", secret).start("alice") for secret in (None, "a", "b", "b" * 65)}
     assert len(keys) == 4
+
+
+def test_every_character_of_a_long_secret_counts() -> None:
+    secrets = ("s" * 64, "s" * 64 + "a", "s" * 64 + "b", "s" * 200)
+    assert len({Spelling("b", secret).start("alice") for secret in secrets}) == 4
 
 
 # Spelling. The strategies lean to what could be mistaken for the key's own marks.

@@ -11,7 +11,7 @@ import pytest
 from flask import Flask, Response, abort, request, stream_with_context
 from flask.testing import FlaskClient
 
-from flask_bucket import ConfigError, Limiter
+from flask_bucket import ConfigError, Limiter, Rule
 from tests.ext.conftest import Clock, CountingStore, answer, remaining, statuses
 
 
@@ -36,6 +36,16 @@ def test_the_headers_tell_of_tokens_that_were_given_back(
 ) -> None:
     app.get("/")(limiter.limit("2/minute", deduct_when=failed)(login))
     assert [remaining(client, "/"), remaining(client, "/?wrong")] == [2, 1]
+
+
+def test_tokens_return_from_an_earlier_limit_although_a_later_one_keeps_its_own(
+    app: Flask, buckets: CountingStore, client: FlaskClient
+) -> None:
+    rule = Rule("5/hour", deduct_when=failed)
+    limiter = Limiter(app, redis=buckets, application_limits=rule)
+    app.get("/")(limiter.limit("9/minute")(login))
+    assert statuses(client, "/", 6) == [200] * 6
+    assert statuses(client, "/?wrong", 4) == [401, 401, 401, 429]
 
 
 def test_ten_concurrent_wrong_passwords_are_one_attempt(app: Flask, limiter: Limiter) -> None:

@@ -27,7 +27,7 @@ from flask_bucket.stores.redis.links import Call, link_by
 from tests.conftest import START
 from tests.outage.service import ORDINARY, Stalls, at_once
 from tests.outage.table import Row, tokens
-from tests.servers import Cluster, Server, valkey_binary
+from tests.servers import Cluster, Server, free_port, valkey_binary
 
 DAY = Limit.parse("20/day")
 HOUR = Limit.parse("1000/hour")
@@ -224,12 +224,68 @@ def test_totals_are_exact_while_slots_move(cluster: Cluster, store: RedisStore) 
         assert hour.remaining >= HOUR.capacity - DAY.capacity
 
 
+def rejected(node: Server) -> int:
+    """Return how many charges a node turned away, as with MOVED."""
+    with node.client() as client:
+        stats = client.info("commandstats").get("cmdstat_evalsha", {})
+    return int(stats.get("rejected_calls", 0))
+
+
+def test_a_slot_that_has_moved_is_asked_for_at_its_new_node_from_then_on(
+    cluster: Cluster, store: RedisStore
+) -> None:
+    client = served_by(cluster, 0)
+    number, (source, target, _) = slot(f"{{{client}}}"), cluster.primaries
+    store.take([charge(client, 0)])
+    move(cluster, number, source, target)
+    before = rejected(source)
+    for _ in range(3):
+        assert store.take([charge(client)])
+    assert rejected(source) == before + 1
+    move(cluster, number, target, source)
+
+
+def test_a_node_that_imports_a_slot_is_asked_again_if_it_lacks_the_script(
+    cluster: Cluster, store: RedisStore
+) -> None:
+    client = served_by(cluster, 0)
+    number, (giving, taking, _) = slot(f"{{{client}}}"), cluster.primaries
+    with giving.client() as source, taking.client() as target:
+        target.script_flush()
+        here, there = cluster.identity(giving), cluster.identity(taking)
+        target.execute_command("CLUSTER", "SETSLOT", number, "IMPORTING", here)
+        source.execute_command("CLUSTER", "SETSLOT", number, "MIGRATING", there)
+        try:
+            assert store.take([charge(client)]).outcomes[0].remaining == DAY.capacity - 1
+        finally:
+            for node in (source, target):
+                node.execute_command("CLUSTER", "SETSLOT", number, "STABLE")
+
+
+def test_a_node_that_does_not_know_its_own_address_is_reached_at_the_one_asked() -> None:
+    """As the only node of a cluster, which no other one has told."""
+    node = Server(valkey_binary(), "--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+    try:
+        with node.start().client() as client:
+            client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+            while client.execute_command("CLUSTER INFO")["cluster_state"] != "ok":
+                time.sleep(0.05)
+            assert not client.execute_command("CLUSTER SLOTS")[0][2][0]
+        store = RedisStore.from_url(f"redis+cluster://127.0.0.1:{node.port}", timeout=5)
+        assert store.take([charge("a")]).outcomes[0].remaining == DAY.capacity - 1
+        store.close()
+    finally:
+        node.stop()
+
+
 def test_a_primary_that_dies_is_the_trouble_of_its_own_clients(
     cluster: Cluster, table: list[Row], stalls: Stalls
 ) -> None:
     timeout, interval = 0.2, 0.3
+    # The URL names the one that dies alone. The others are known from the map.
+    url = f"redis+cluster://127.0.0.1:{cluster.primaries[1].port}"
     store = OutageStore(
-        RedisStore.from_url(cluster.url, timeout=timeout), "allow", recovery_interval=interval
+        RedisStore.from_url(url, timeout=timeout), "allow", recovery_interval=interval
     )
     clients = [served_by(cluster, number) for number in range(3)]
     many = Limit.parse("100000/year")  # no token returns during the test

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -24,6 +25,7 @@ from flask_bucket.stores.redis.urls import place
 from tests.outage.proxy import Proxy
 from tests.outage.service import ORDINARY, Service, Stalls
 from tests.servers import ENGINES, Cluster, Server, TlsServer, valkey_binary
+from tests.test_forks import in_child
 
 CHARGE = Charge(Limit.parse("5/day"), "bucket:{alice}:page:per-day")
 
@@ -162,6 +164,21 @@ def test_a_tls_handshake_is_part_of_the_timeout(tls_server: TlsServer, stalls: S
         with pytest.raises(StoreUnavailable):
             store.take([CHARGE])
         assert time.monotonic() - began < 0.6 + ORDINARY + stalls.longest
+        store.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no forks")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_fork_leaves_a_connection_over_tls_to_the_parent(tls_server: TlsServer) -> None:
+    with Proxy(tls_server.port) as proxy, tls_server.client() as client:
+        client.flushall()
+        store = RedisStore.from_url(
+            f"rediss://localhost:{proxy.port}", timeout=10, ssl_ca_certs=str(tls_server.ca)
+        )
+        assert store.take([CHARGE]).outcomes[0].remaining == 4
+        assert in_child(lambda: store.take([CHARGE]).outcomes[0].remaining == 3)
+        assert store.take([CHARGE]).outcomes[0].remaining == 2
+        assert proxy.begun == 2, "the parent's own, and the child's own"
         store.close()
 
 
@@ -347,6 +364,22 @@ def test_the_documented_rights_are_enough_and_none_is_idle(engine: str) -> None:
             store.close()
     finally:
         server.stop()
+
+
+def test_the_documented_rights_are_enough_over_tls(tls_server: TlsServer) -> None:
+    with tls_server.client() as admin:
+        admin.flushall()
+        admin.execute_command(
+            *("ACL", "SETUSER", "app", "reset", "on", ">word", "~bucket:*", *NEEDED)
+        )
+        store = RedisStore.from_url(
+            f"rediss://app:word@localhost:{tls_server.port}/0",
+            timeout=10,
+            ssl_ca_certs=str(tls_server.ca),
+        )
+        assert store.take([CHARGE]).outcomes[0].remaining == 4
+        store.close()
+        admin.execute_command("ACL", "DELUSER", "app")
 
 
 def test_the_rights_on_a_cluster_are_enough() -> None:

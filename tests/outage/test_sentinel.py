@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pytest
+import redis
 
 from flask_bucket.decisions import Charge, Decision
 from flask_bucket.errors import StoreUnavailable
@@ -98,9 +100,14 @@ def test_a_demoted_primary_is_left_for_the_new_one(watched: Watched) -> None:
     assert not store.take([charge]).degraded
     deadline = time.monotonic() + 30
     with watched.sentinels[0].client() as sentinel, old.client() as demoted:
-        sentinel.execute_command("SENTINEL", "FAILOVER", "buckets")
+        asked = 0.0
         while sentinel.sentinel_get_master_addr_by_name("buckets")[1] != new.port:
             assert time.monotonic() < deadline
+            if time.monotonic() > asked + 3:
+                # On a busy machine a sentinel may abandon one. While it is at it, it says so.
+                asked = time.monotonic()
+                with suppress(redis.ResponseError):
+                    sentinel.execute_command("SENTINEL", "FAILOVER", "buckets")
             time.sleep(0.02)
         # What the sentinel does by itself, some seconds later.
         demoted.execute_command("REPLICAOF", "127.0.0.1", new.port)

@@ -1,0 +1,110 @@
+"""The connections to one server: when one is kept, when the others go, and who waits for which."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from flask_bucket import Charge, Limit, StoreUnavailable
+from flask_bucket.errors import BucketUnreadable, Connecting
+from flask_bucket.stores.redis import RedisStore
+from flask_bucket.stores.redis.dialing import Dialer
+from flask_bucket.stores.redis.wire import Wire
+from tests.outage.proxy import Proxy
+from tests.outage.service import Stalls, at_once
+from tests.outage.test_connecting import eventually
+from tests.servers import Server
+
+CHARGE = Charge(Limit.parse("50/day"), "bucket:{alice}:page:per-day")
+WRONG = Charge(CHARGE.limit, "bucket:{alice}:wrong:per-day")
+
+
+def taken_by_two(store: RedisStore, first: Callable[[], object], proxy: Proxy) -> list[int]:
+    """Have one call on its way, and take while that has the only connection."""
+    answers: list[int] = []
+    proxy.latency = 0.3
+    thread = threading.Thread(target=first)
+    thread.start()
+    time.sleep(0.1)  # the first call is on its way
+    answers.append(store.take([CHARGE]).outcomes[0].remaining)
+    thread.join()
+    proxy.latency = 0
+    return answers
+
+
+def test_one_lost_connection_drops_the_others_that_idle(valkey: Server) -> None:
+    """All of them cross the same network: else each would fail one request more."""
+    with Proxy(valkey.port) as proxy:
+        store = RedisStore.from_url(proxy.url, timeout=0.5)
+        proxy.latency = 0.1
+        while proxy.connections < 4:
+            at_once(*[lambda: store.take([CHARGE])] * 4)
+        proxy.latency = 0
+        proxy.half_open()
+        with pytest.raises(StoreUnavailable):
+            store.take([CHARGE])
+        assert store.take([CHARGE])
+        store.close()
+
+
+def test_an_unreadable_bucket_keeps_the_connection_and_fails_nobody_who_waits(
+    valkey: Server,
+) -> None:
+    with valkey.client() as client, Proxy(valkey.port) as proxy:
+        client.set(WRONG.key, "something else")
+        store = RedisStore.from_url(proxy.url, timeout=5, max_connections=1)
+        store.take([CHARGE])
+
+        def meet_it() -> None:
+            with pytest.raises(BucketUnreadable):
+                store.take([WRONG])
+
+        assert taken_by_two(store, meet_it, proxy) == [48]
+        assert proxy.begun == 1
+        store.close()
+
+
+def test_connecting_counts_against_the_timeout_of_the_call(
+    valkey: Server, monkeypatch: pytest.MonkeyPatch, stalls: Stalls
+) -> None:
+    deadlines: list[float] = []
+    call = Wire.call
+
+    def noted(wire: Wire, command: bytes, deadline: float) -> Any:
+        deadlines.append(deadline)
+        return call(wire, command, deadline)
+
+    with Proxy(valkey.port) as proxy:
+        proxy.latency = 0.5  # for SELECT and for the charge
+        store = RedisStore.from_url(f"redis://127.0.0.1:{proxy.port}/1", timeout=5)
+        monkeypatch.setattr(Wire, "call", noted)
+        began = time.monotonic()
+        assert store.take([CHARGE])
+        assert deadlines[-1] < began + 5 + 0.4 + stalls.longest
+        store.close()
+
+
+def test_a_slow_connect_shortens_no_later_wait(
+    valkey: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request that the connect left no time gives the connection away, as good as any."""
+    dial = Dialer.dial
+
+    def slowly(dialer: Dialer, deadline: float | None = None) -> Wire:
+        wire = dial(dialer, deadline)
+        wire.took = 100.0
+        return wire
+
+    monkeypatch.setattr(Dialer, "dial", slowly)
+    with Proxy(valkey.port) as proxy:
+        store = RedisStore.from_url(proxy.url, timeout=5, max_connections=1)
+        with pytest.raises(Connecting, match="connecting took"):
+            store.take([CHARGE])
+        assert eventually(lambda: proxy.connections == 1)
+        assert taken_by_two(store, lambda: store.take([CHARGE]), proxy) == [48]
+        assert proxy.begun == 1
+        store.close()
