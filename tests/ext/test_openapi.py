@@ -1,4 +1,4 @@
-"""What ``limiter.openapi`` adds to a specification, and flask-smorest's in particular."""
+"""What ``limiter.openapi`` adds to a specification."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 from flask import Flask
-from flask.views import MethodView
-from flask_smorest import Api, Blueprint
 
 from flask_bucket import ConfigError, Limiter
 from tests.ext.conftest import answer
@@ -112,27 +110,3 @@ def test_anything_else_is_an_error_that_says_what_to_do(
 ) -> None:
     with app.app_context(), pytest.raises(ConfigError, match=r"such as spec\.to_dict\(\)"):
         limiter.openapi(spec)
-
-
-def test_the_specification_of_flask_smorest(app: Flask, limiter: Limiter) -> None:
-    app.config.update(API_TITLE="Pets", API_VERSION="1", OPENAPI_VERSION="3.1.0")
-    api, blueprint = Api(app), Blueprint("pets", __name__, url_prefix="/pets")
-
-    @blueprint.route("/<int:number>")
-    class Pet(MethodView):
-        @blueprint.response(200)  # type: ignore[untyped-decorator]
-        @limiter.limit("5/second")
-        def get(self, number: int) -> dict[str, int]:
-            return {"number": number}
-
-        @blueprint.response(204)  # type: ignore[untyped-decorator]
-        def delete(self, number: int) -> None:
-            """Delete a pet."""
-
-    api.register_blueprint(blueprint)
-    with app.app_context():
-        spec = limiter.openapi(api.spec.to_dict())
-    item = spec["paths"]["/pets/{number}"]
-    assert list(item["get"]["responses"]["429"]["headers"]) == REFUSED
-    assert list(item["get"]["responses"]["200"]["headers"]) == REFUSED[1:]
-    assert not is_limited(item["delete"])

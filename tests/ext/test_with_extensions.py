@@ -371,6 +371,31 @@ def test_smorest_resources_are_limited(
     assert allowed(client, "/plain") == 3
 
 
+def test_the_specification_of_smorest_tells_the_limits(
+    app: Flask, limiter: Limiter, smorest: flask_smorest.Api
+) -> None:
+    blueprint = flask_smorest.Blueprint("pets", __name__, url_prefix="/pets")
+
+    @blueprint.route("/<int:number>")
+    class Pet(MethodView):
+        @blueprint.response(200)
+        @limiter.limit("5/second")
+        def get(self, number: int) -> dict[str, int]:
+            return {"number": number}
+
+        @blueprint.response(204)
+        def delete(self, number: int) -> None:
+            """Delete a pet."""
+
+    smorest.register_blueprint(blueprint)
+    with app.app_context():
+        spec = limiter.openapi(smorest.spec.to_dict())
+    item = spec["paths"]["/pets/{number}"]
+    assert "Retry-After" in item["get"]["responses"]["429"]["headers"]
+    assert "X-RateLimit-Remaining" in item["get"]["responses"]["200"]["headers"]
+    assert "429" not in item["delete"]["responses"]
+
+
 def test_a_smorest_blueprint_is_limited(
     app: Flask, limiter: Limiter, client: FlaskClient, smorest: flask_smorest.Api
 ) -> None:
