@@ -100,7 +100,7 @@ class AppReplay:
         """Give back the tokens that the status of the response does not cost."""
         if decision.allowed:
             returned = [
-                Charge(charge.limit, charge.key, -charge.cost)
+                charge.given_back()
                 for n, charge, deduct_when in due.returns
                 if decision.outcomes[n].allowed
                 and not self.evidence.deducts(deduct_when, request.status)
