@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -28,6 +29,7 @@ from tests.conftest import START
 from tests.outage.service import ORDINARY, Stalls, at_once
 from tests.outage.table import Row, tokens
 from tests.servers import Cluster, Server, free_port, valkey_binary
+from tests.test_forks import in_child
 
 DAY = Limit.parse("20/day")
 HOUR = Limit.parse("1000/hour")
@@ -351,3 +353,24 @@ def test_no_node_at_all_is_an_outage() -> None:
     with pytest.raises(StoreUnavailable):
         store.reset("a")
     store.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no forks")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_fork_beside_busy_threads_has_connections_of_its_own(
+    cluster: Cluster, store: RedisStore
+) -> None:
+    over = threading.Event()
+
+    def load(client: str) -> None:
+        while not over.is_set():
+            store.take([charge(client, limit=HOUR)])
+
+    def fork() -> None:
+        try:
+            for _ in range(10):
+                assert in_child(lambda: bool(store.take([charge(c, 0) for c in "abcdef"])))
+        finally:
+            over.set()
+
+    at_once(fork, *(partial(load, client) for client in "abcd"))
