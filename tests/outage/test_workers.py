@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.outage.proxy import Proxy
 from tests.outage.service import Stalls, at_once
 from tests.outage.table import Row
 from tests.servers import Server, free_port, missing
@@ -188,6 +189,33 @@ def test_a_reload_under_load_lets_nobody_pass_after_the_first_second(
     if undecided:
         saw += f", {len(undecided)} x 200 without rate headers"
     table.append(Row(f"reload under load ({kind})", "allow", saw, None, None, "exact"))
+
+
+def test_threads_that_rest_between_requests_connect_in_the_end(
+    own_server: Server, tmp_path: Path
+) -> None:
+    """uWSGI without --enable-threads: the thread that connects runs only while a request does."""
+    log, decided = tmp_path / "log", False
+    settings = {
+        "FLASK_BUCKET_TIMEOUT": "0.1",
+        "FLASK_BUCKET_CONNECT_TIMEOUT": "0.5",
+        "FLASK_BUCKET_RECOVERY_INTERVAL": "0.2",
+        "FLASK_BUCKET_ON_ERROR": "allow",
+        "LIMIT": "1000000/hour",
+    }
+    with Proxy(own_server.port) as proxy:
+        proxy.latency = 0.4  # of the answer to SELECT
+        settings["FLASK_BUCKET_REDIS_URL"] = f"redis://127.0.0.1:{proxy.port}/1"
+        with serving("uwsgi", own_server, log, **settings) as (port, _):
+            for _ in range(20):
+                assert not answer(port).decided_by_store
+                time.sleep(0.05)  # of rest for the thread
+            proxy.latency = 0
+            deadline = time.monotonic() + PATIENCE / 2
+            while not decided and time.monotonic() < deadline:
+                decided = answer(port).decided_by_store
+                time.sleep(0.05)
+    assert decided, log.read_text(errors="replace")
 
 
 PATCHED = """
