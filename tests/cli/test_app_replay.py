@@ -349,6 +349,32 @@ def test_tokens_are_given_back_for_a_status_that_does_not_cost_them(
     ]
 
 
+def test_a_refused_request_gives_nothing_back(write_log: Callable[..., Path]) -> None:
+    app = Flask(__name__)
+    limiter = Limiter(app)
+    tries = limiter.shared_limit("2/hour", scope="tries", deduct_when=failed)
+    app.add_url_rule("/a", "a", tries(limiter.limit("1/hour")(lambda: "")))
+    app.add_url_rule("/b", "b", tries(lambda: ""))
+    lines = [
+        line(rest=rest)
+        for rest in (
+            '"GET /a HTTP/1.1" 401 5',
+            '"GET /a HTTP/1.1" 200 5',
+            '"GET /b HTTP/1.1" 401 5',
+            '"GET /b HTTP/1.1" 401 5',
+        )
+    ]
+    endpoints = simulated(app, write_log, *lines)["endpoints"]
+    assert {e["endpoint"]: e["refused"] for e in endpoints} == {"a": 1, "b": 1}
+
+
+def test_a_dry_run_gives_back_only_what_it_took(write_log: Callable[..., Path]) -> None:
+    app = one_view("1/hour", dry_run=True, deduct_when=failed)
+    wrong, welcome = line(rest='"GET / HTTP/1.1" 401 5'), line(rest='"GET / HTTP/1.1" 200 5')
+    data = simulated(app, write_log, wrong, welcome, wrong)
+    assert (refused(data), data["limits"][0]["refused"]) == (0, 2)
+
+
 def test_a_deduct_when_that_needs_a_request_keeps_the_tokens(
     write_log: Callable[..., Path],
 ) -> None:
