@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -147,6 +148,29 @@ def _numbers(limit: Limit) -> str:
     """Write a limit's capacity and reduced rate: ``10.1-per-6s`` for 10/minute."""
     rate = limit.rate
     return f"{limit.capacity}.{rate.numerator}-per-{rate.denominator}s"
+
+
+_NUMBERS = re.compile(r"([1-9]\d*)\.([1-9]\d*)-per-([1-9]\d*)s")
+
+
+def read_numbers(scope: str, name: str) -> Limit | None:
+    """Read back the limit that a function returned, from the scope and the name in its keys.
+
+    None if they are not those of such a limit.
+    """
+    found = _NUMBERS.fullmatch(scope.rpartition(SCOPE_MARK)[2])
+    if found is None:
+        return None
+    capacity, tokens, seconds = map(int, found.groups())
+    try:
+        # The name says the period, such as per-minute, in which people write the rate.
+        per = Fraction(Limit.parse("1 " + name.replace("-", " ")).per)
+    except ConfigError:
+        per = Fraction(seconds)
+    try:
+        return Limit(capacity, Fraction(tokens, seconds) * per, per)
+    except ConfigError:
+        return None
 
 
 def _plain(value: Any) -> Any:

@@ -11,8 +11,9 @@ from typing import Any
 import click
 
 from .app_replay import AppReplay, LimitOf, Tally
+from .layout import Table
 from .logs import Log
-from .output import Table, counted, print_table
+from .output import counted, print_table
 from .report import about, percentage, print_summary
 
 #: Stands for the endpoint of URLs that no route matches.

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
+from ..bound import read_numbers
 from ..bucket import State, refresh, wait
 from ..enforcing import Enforcer
-from ..keys import KeyParts
+from ..keys import SCOPE_MARK, KeyParts
 from ..limits import SECOND, Limit
 from ..stores.redis.inspection import RedisServer
 from .output import Failure
@@ -21,17 +23,28 @@ class Bucket:
 
     limiter: str
     client: str
+    #: Spelled as in its key.
     scope: str
     name: str
-    #: None if no rule of the application names it: it was charged by ``consume``, by a function
-    #: that returns limits, or by an earlier deploy.
+    #: None if no rule of the application names it: ``consume`` or an earlier deploy charged it.
     limit: Limit | None
+    #: Whether the key says the limit, since a function returned it.
+    from_function: bool
     #: Whole tokens; below zero after settling more than there was.
     tokens: int
     #: Seconds until there is one token more to spend, and until the bucket is full; None if
     #: unknown, and for the next token of a full one.
     next_in: float | None
     full_in: float | None
+
+    @property
+    def place(self) -> str:
+        """Where the limit applies, for people: ``api.items blueprint``, ``application``."""
+        first, *marks = self.scope.split(SCOPE_MARK)
+        if self.from_function:
+            marks.pop()  # which says the limit
+        marks = [mark for mark in marks if not mark.startswith("callable")]
+        return " ".join(unquote(part) for part in (first, *marks) if part)
 
     @property
     def fill(self) -> float:
@@ -45,9 +58,10 @@ class Bucket:
         return {
             "limiter": self.limiter,
             "client": self.client,
-            "scope": self.scope,
+            "scope": unquote(self.scope),
             "name": self.name,
             "limit": None if self.limit is None else str(self.limit),
+            "from_function": self.from_function,
             "tokens": self.tokens,
             "capacity": None if self.limit is None else self.limit.capacity,
             "next_in": self.next_in,
@@ -89,6 +103,8 @@ def _bucket(
     limiter: str, parts: KeyParts, kept: State, known: Mapping[str, Limit], now: int
 ) -> Bucket:
     limit = known.get(parts.ending)
+    returned = read_numbers(parts.scope, parts.name)
+    limit = limit or returned
     tokens, next_in, full_in = kept.tokens // kept.scale, None, None
     if limit is not None:
         now = max(now, kept.last_refill) if kept.last_refill - now < SECOND else now
@@ -98,4 +114,14 @@ def _bucket(
             next_in = (wait(limit, state, now, max(tokens, 0) + 1) or 0) / SECOND
         full_in = (wait(limit, state, now, limit.capacity) or 0) / SECOND
     shown = parts.readable()
-    return Bucket(limiter, shown.client, shown.scope, shown.name, limit, tokens, next_in, full_in)
+    return Bucket(
+        limiter=limiter,
+        client=shown.client,
+        scope=parts.scope,
+        name=shown.name,
+        limit=limit,
+        from_function=returned is not None,
+        tokens=tokens,
+        next_in=next_in,
+        full_in=full_in,
+    )

@@ -13,7 +13,8 @@ from ..enforcing import Enforcer
 from ..errors import StoreUnavailable
 from ..keys import keys_start
 from .buckets import Bucket, server_of, stored
-from .output import Failure, Table, counted, duration, print_json, print_table
+from .layout import Table
+from .output import Failure, counted, duration, print_json, print_table
 from .states import limiters
 
 _limiter = click.option("--limiter", metavar="NAME", help="Only this Limiter; by default all.")
@@ -117,21 +118,21 @@ def bucket_table(title: str, buckets: list[Bucket], *, with_client: bool) -> Tab
         headings.append("limiter")
     rows, styles = [], []
     for bucket in buckets:
-        row = [bucket.scope, *_columns(bucket)]
+        row = [bucket.place, *_columns(bucket)]
         if with_client:
             row.insert(0, bucket.client)
         if several:
             row.append(bucket.limiter)
         rows.append(tuple(row))
         styles.append("red" if bucket.tokens < 1 else "yellow" if bucket.fill < 0.2 else "")
-    return Table(title, tuple(headings), rows, numbers, styles)
+    return Table(title, tuple(headings), rows, numbers, styles, group=1)
 
 
 def _columns(bucket: Bucket) -> tuple[str, ...]:
     if bucket.limit is None:
         return f"{bucket.name} (not a rule's)", f"{bucket.tokens:,}", "?", "?", "?"
     return (
-        str(bucket.limit),
+        str(bucket.limit) + (" from a function" if bucket.from_function else ""),
         f"{bucket.tokens:,}",
         f"{bucket.limit.capacity:,}",
         "-" if bucket.next_in is None else duration(bucket.next_in),

@@ -21,7 +21,8 @@ from .app_checks import (
     workers_in,
 )
 from .findings import Finding
-from .output import Table, counted, print_json, print_table
+from .layout import Table
+from .output import counted, print_json, print_table
 from .server_checks import server_checks
 from .states import limiters
 

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import click
 from flask import current_app
 from flask.cli import with_appcontext
+from werkzeug.exceptions import HTTPException
+from werkzeug.routing import MapAdapter, RoutingException
 
 from ..bound import BoundRule
 from ..enforcing import Enforcer
-from .output import Table, counted, print_json, print_table
-from .states import Route, exempt_in, limiters, name_of, routes
+from ..rules import counted_as
+from .layout import Table
+from .output import Failure, counted, print_json, print_table
+from .states import Route, exempt_in, limiters, limits_now, name_of, routes
 
 #: Marks a route that has no limit, although nobody said that it is meant so.
 _BARE = "NO LIMIT"
+
+#: Marks a route that is exempt, but not from the limits that follow.
+_PARTLY = "exempt, except from:"
+
+_HEADINGS = ("route", "method", "limit", "key", "cost", "source", "conditions", "limiter")
 
 #: Stands for all URLs that no route matches: application limits count them as well.
 UNMATCHED = Route("(no route)", "", "*")
@@ -38,25 +47,61 @@ class InForce:
     dry_run: bool
     enabled: bool
 
+    @property
+    def said(self) -> str:
+        """All conditions, for people."""
+        return "; ".join(("dry run",) * self.dry_run + self.conditions)
+
 
 @click.command()
+@click.option("--endpoint", help="Only this endpoint.")
+@click.option("--path", help="Only the routes of this path: a rule, or a path that one matches.")
+@click.option("--method", help="Only this method.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_appcontext
-def limits(as_json: bool) -> None:
+def limits(endpoint: str | None, path: str | None, method: str | None, as_json: bool) -> None:
     """List every route and method with the limits in force, and those with none."""
     states = limiters()
-    listed = list(routes(current_app))
-    unmatched = [limit for name, state in states.items() for limit in _in_force(name, state, None)]
+    listed = list(_filtered(routes(current_app), endpoint, path, method))
     found = {
         route: [limit for name, state in states.items() for limit in _in_force(name, state, route)]
         for route in listed
     }
-    if unmatched:
-        found[UNMATCHED] = unmatched
+    if endpoint is path is method is None:
+        unmatched = [limit for n, state in states.items() for limit in _in_force(n, state, None)]
+        if unmatched:
+            found[UNMATCHED] = unmatched
+    elif not found:
+        raise Failure("No route is like that. All routes are listed without options.", 1)
     if as_json:
         print_json({"routes": [_as_data(route, found[route], states) for route in found]})
     else:
         _print(found, states)
+
+
+def _filtered(
+    listed: Iterable[Route], endpoint: str | None, path: str | None, method: str | None
+) -> Iterator[Route]:
+    """Yield the routes that the command's options ask for."""
+    adapter = current_app.url_map.bind(current_app.config["SERVER_NAME"] or "localhost")
+    asked = None if method is None else counted_as(method.upper())
+    for route in listed:
+        if (
+            endpoint in (None, route.endpoint)
+            and asked in (None, route.method)
+            and (path is None or _serves(adapter, route, path))
+        ):
+            yield route
+
+
+def _serves(adapter: MapAdapter, route: Route, path: str) -> bool:
+    if path == route.rule:
+        return True
+    try:
+        rule, _ = adapter.match(path, route.method, return_rule=True)
+    except (HTTPException, RoutingException):
+        return False
+    return rule.rule == route.rule and rule.endpoint == route.endpoint
 
 
 def _in_force(limiter: str, state: Enforcer, route: Route | None) -> Iterator[InForce]:
@@ -82,12 +127,22 @@ def _in_force(limiter: str, state: Enforcer, route: Route | None) -> Iterator[In
 
 
 def _limits(bound: BoundRule) -> Iterator[tuple[str, str | None]]:
-    """Yield each limit and its name; what a function will return only a request can tell."""
-    if bound.fixed is None:
-        yield f"{name_of(bound.rule.limits)}()", None
-    else:
+    """Yield each limit and its name.
+
+    A function says what it returns now, if it needs no request for that.
+    """
+    if bound.fixed is not None:
         for limit, _ in bound.fixed:
             yield str(limit), limit.name
+        return
+    function = name_of(bound.rule.limits)
+    found = limits_now(bound)
+    if found is None:
+        yield f"limit from {function}", None
+    elif not found:
+        yield f"none now, from {function}", None
+    for limit in found or ():
+        yield f"{limit}, from {function}", limit.name
 
 
 def cost_of(bound: BoundRule) -> str:
@@ -117,6 +172,7 @@ def _as_data(route: Route, found: list[InForce], states: Mapping[str, Enforcer])
         "method": route.method,
         "limited": any(limit.enabled and not limit.dry_run for limit in found),
         "exempt": not found and exempt_in(states, route),
+        "partly_exempt": bool(found) and exempt_in(states, route),
         "limits": [
             {
                 "limit": limit.limit,
@@ -136,17 +192,23 @@ def _as_data(route: Route, found: list[InForce], states: Mapping[str, Enforcer])
 
 
 def _print(found: dict[Route, list[InForce]], states: dict[str, Enforcer]) -> None:
-    headings = ["route", "method", "limit", "key", "cost", "source", "conditions"]
-    if len(states) > 1:
-        headings.append("limiter")
+    every = [limit for limits_of in found.values() for limit in limits_of]
+    # Columns that would say the same in each row are left out.
+    unsaid = set() if len(states) > 1 else {"limiter"}
+    unsaid |= set() if any(limit.cost != "1" for limit in every) else {"cost"}
+    unsaid |= set() if any(limit.said for limit in every) else {"conditions"}
+    headings = tuple(heading for heading in _HEADINGS if heading not in unsaid)
     rows, styles = [], []
     for route, limits_of in found.items():
-        free = "exempt" if exempt_in(states, route) else _BARE
-        for row, style in _rows(route, limits_of, free):
-            rows.append(row[: len(headings)])
+        for row, style in _rows(route, limits_of, is_exempt=exempt_in(states, route)):
+            rows.append(tuple(row[heading] for heading in headings))
             styles.append(style)
-    print_table(Table("", tuple(headings), rows, frozenset(("cost",)), styles))
-    bare = sum(row[2] == _BARE for row in rows)
+    numbers = (
+        frozenset(("cost",)) if all(limit.cost.isdecimal() for limit in every) else frozenset()
+    )
+    paths = frozenset(("route",))
+    print_table(Table("", headings, rows, numbers, styles, paths, group=2))
+    bare = sum(_BARE in row for row in rows)
     if bare:
         click.echo(f"\n{counted(bare, 'route has', 'routes have')} no limit.")
     for name, state in states.items():
@@ -154,12 +216,27 @@ def _print(found: dict[Route, list[InForce]], states: dict[str, Enforcer]) -> No
             click.echo(f"\nNone of this holds: BUCKET_ENABLED is False (Limiter {name!r}).")
 
 
-def _rows(route: Route, found: list[InForce], free: str) -> Iterator[tuple[tuple[str, ...], str]]:
+def _rows(
+    route: Route, found: list[InForce], *, is_exempt: bool
+) -> Iterator[tuple[dict[str, str], str]]:
+    """Yield the rows of a route by heading, each with its style."""
+    first = dict.fromkeys(_HEADINGS, "-") | {"route": route.rule, "method": route.method}
     if not found:
-        row = (route.rule, route.method, free, "-", "-", "-", "-", "-")
-        yield row, "yellow" if free == _BARE else "dim"
+        yield first | {"limit": "exempt" if is_exempt else _BARE}, "dim" if is_exempt else "yellow"
+        return
+    if is_exempt:
+        yield first | {"limit": _PARTLY}, "dim"
     for n, limit in enumerate(found):
-        shown = (route.rule, route.method) if n == 0 else ("", "")
-        conditions = "; ".join(("dry run",) * limit.dry_run + limit.conditions) or "-"
-        row = (*shown, limit.limit, limit.key, limit.cost, limit.source, conditions, limit.limiter)
-        yield row, "dim" if limit.dry_run or not limit.enabled else ""
+        yield (
+            {
+                "route": route.rule if n == 0 and not is_exempt else "",
+                "method": route.method if n == 0 and not is_exempt else "",
+                "limit": limit.limit,
+                "key": limit.key,
+                "cost": limit.cost,
+                "source": limit.source,
+                "conditions": limit.said or "-",
+                "limiter": limit.limiter,
+            },
+            "dim" if limit.dry_run or not limit.enabled else "",
+        )

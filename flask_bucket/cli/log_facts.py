@@ -12,7 +12,7 @@ from ..bound import BoundRule, Facts, checked_key
 from ..clients import client_address, normal_address
 from ..errors import ConfigError
 from ..limits import Limit
-from .states import name_of
+from .states import limits_now, name_of
 from .traffic import By
 
 
@@ -31,7 +31,7 @@ class Evidence:
             lambda text: normal_address(text, ipv6_prefix) or text
         )
         self._of_address = lru_cache(maxsize=100_000)(self._call_with_address)
-        self._limits = lru_cache(maxsize=1000)(self._call_for_limits)
+        self._limits = lru_cache(maxsize=1000)(self._limits_now)
         self.deducts = lru_cache(maxsize=10_000)(self._call_for_deducts)
 
     @property
@@ -77,22 +77,14 @@ class Evidence:
         with self._app.test_request_context(environ_base={"REMOTE_ADDR": address}):
             return function()
 
-    def _call_for_limits(self, bound: BoundRule) -> tuple[Limit, ...]:
-        limits = bound.rule.limits
-        assert callable(limits)
-        try:
-            with self._app.app_context():
-                found = limits()
-        except Exception as error:  # whatever the application's function raises
-            self.assume(
-                f"The limit that {name_of(limits)} returns: it is left out, because the function "
-                f"needs a request ({type(error).__name__})."
-            )
-            return ()
-        self.assume(
-            f"The limit that {name_of(limits)} returns: the one that it returns now is used."
-        )
-        return found
+    def _limits_now(self, bound: BoundRule) -> tuple[Limit, ...]:
+        with self._app.app_context():
+            found = limits_now(bound)
+        instead = "the one that it returns now is used"
+        if found is None:
+            instead = "it is left out, because the function needs a request"
+        self.assume(f"The limit that {name_of(bound.rule.limits)} returns: {instead}.")
+        return found or ()
 
     def _call_for_deducts(self, deduct_when: Callable[[Response], Any], status: int) -> bool:
         """Return whether a rule keeps the tokens of a response with this status."""

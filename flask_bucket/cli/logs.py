@@ -14,7 +14,8 @@ from typing import Any, BinaryIO, Protocol
 
 from ..errors import ConfigError
 from .formats import Entry, Format, Reader, formats
-from .output import counted, printable
+from .layout import printable
+from .output import counted
 from .prefixes import after_prefix
 
 _BLOCK = 1 << 20  # bytes read at once, and the longest line that is looked at

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from .layout import Line, Table, laid_out
+
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.text import Text
 
 
 class Failure(click.ClickException):
@@ -27,27 +29,24 @@ class Failure(click.ClickException):
         self.exit_code = exit_code  # type: ignore[misc]  # click reads it here as well
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Rows under headings, with nothing said about how they will look."""
-
-    title: str
-    headings: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-    #: The headings of columns of numbers, which are set flush right.
-    numbers: frozenset[str] = frozenset()
-    #: The style of each row on a terminal, as rich names it; none: all are plain.
-    styles: Sequence[str] = ()
-
-
 def print_table(table: Table) -> None:
-    """Print a table: with lines and colours on a terminal, as aligned columns in a pipe."""
-    if wants_colours():
-        from rich.console import Console
+    """Print a table: so that it fits a terminal, or in a pipe as long as its lines come."""
+    print_lines(laid_out(table, terminal_width()))
 
-        Console().print(rich_table(table))
-    else:
-        click.echo(plain_table(table))
+
+def print_lines(lines: Sequence[Line]) -> None:
+    """Print lines, with colours if a person looks at a terminal and rich is there."""
+    if not wants_colours():
+        click.echo("\n".join(line.text for line in lines))
+        return
+    from rich.console import Console
+
+    Console().print(coloured(lines), soft_wrap=True)
+
+
+def terminal_width() -> int | None:
+    """Return the characters in a line of the terminal; None if nobody looks at one."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def print_json(value: Any) -> None:
@@ -60,53 +59,12 @@ def wants_colours() -> bool:
     return sys.stdout.isatty() and find_spec("rich") is not None
 
 
-def plain_table(table: Table) -> str:
-    """Lay a table out in aligned columns."""
-    rows = [tuple(heading.upper() for heading in table.headings)]
-    rows += [tuple(printable(cell) for cell in row) for row in table.rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    right = [heading in table.numbers for heading in table.headings]
-    lines = [table.title] if table.title else []
-    for row in rows:
-        cells = [
-            cell.rjust(width) if flush else cell.ljust(width)
-            for cell, width, flush in zip(row, widths, right, strict=True)
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
-
-
-def rich_table(table: Table) -> RenderableType:
-    """Make what rich draws."""
-    from rich import box
-    from rich.table import Table as RichTable
+def coloured(lines: Sequence[Line]) -> Text:
+    """Return lines in their colours, for rich."""
     from rich.text import Text
 
     # Texts, never markup: what clients send must not be able to colour our tables.
-    drawn = RichTable(
-        title=Text(table.title) if table.title else None,
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-    )
-    for heading in table.headings:
-        drawn.add_column(
-            Text(heading),
-            justify="right" if heading in table.numbers else "left",
-            overflow="fold",  # a cut-off client is one that cannot be looked up
-        )
-    for n, row in enumerate(table.rows):
-        style = table.styles[n] if table.styles else None
-        drawn.add_row(*(Text(printable(cell)) for cell in row), style=style)
-    return drawn
-
-
-def printable(text: str) -> str:
-    """Return a text in which nothing steers a terminal: clients choose their names."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return Text("\n").join(Text(line.text, line.style) for line in lines)
 
 
 def counted(number: int, thing: str, things: str | None = None) -> str:

@@ -10,8 +10,9 @@ from typing import Any
 import click
 
 from ..limits import SECOND
+from .layout import Table
 from .logs import Log
-from .output import Table, counted, duration, print_table
+from .output import counted, duration, print_table
 from .replay import Judgement
 from .traffic import Traffic
 

@@ -10,6 +10,7 @@ from typing import Any
 from flask import Flask, current_app
 
 from ..applications import LimiterMissingError, enforcers_of
+from ..bound import BoundRule, Facts
 from ..enforcing import Enforcer
 from ..limits import Limit
 from .output import Failure
@@ -61,8 +62,33 @@ def known_limits(state: Enforcer) -> Mapping[str, Limit]:
     plans = [state.planner.plan(route.endpoint, route.method) for route in routes(state.app)]
     for plan in (*plans, state.planner.plan(None, "GET")):
         for bound in plan.bounds:
-            known |= {ending: limit for limit, ending in bound.fixed or ()}
+            known |= {charge.key: charge.limit for charge in bound.charges("", WithoutRequest())}
     return known
+
+
+def limits_now(bound: BoundRule) -> tuple[Limit, ...] | None:
+    """Return the limits of a rule; None if its function needs a request to return them.
+
+    A function that reads the configuration returns them without one, in the current application
+    context.
+    """
+    limits = bound.rule.limits
+    if not callable(limits):
+        return limits
+    try:
+        return limits()
+    except Exception:  # whatever the application's function raises
+        return None
+
+
+class WithoutRequest(Facts):
+    """The facts that are known without a request. A cost that a function returns is taken for 1."""
+
+    def cost(self, bound: BoundRule) -> int:
+        return bound.cost if isinstance(bound.cost, int) else 1
+
+    def limits(self, bound: BoundRule) -> tuple[Limit, ...]:
+        return limits_now(bound) or ()
 
 
 def name_of(function: Any) -> str:

@@ -13,8 +13,11 @@ from flask.cli import with_appcontext
 from ..enforcing import Enforcer
 from .buckets import Bucket, server_of, stored
 from .clients import bucket_table, reachable
-from .output import Table, plain_table, print_json, print_table, rich_table, wants_colours
+from .layout import Line, laid_out
+from .output import coloured, print_json, print_lines, terminal_width, wants_colours
 from .states import limiters
+
+ALL_FULL = "All buckets are full."
 
 
 @click.command()
@@ -47,7 +50,7 @@ def top(count: int, watch: bool, interval: float, limiter: str | None, as_json: 
         elif as_json:
             print_json(_as_data(look()))
         else:
-            print_table(_table(look()))
+            print_lines(_lines(look()))
 
 
 def emptiest(states: dict[str, Enforcer], count: int) -> list[Bucket]:
@@ -65,8 +68,10 @@ def _as_data(buckets: list[Bucket]) -> dict[str, object]:
     return {"buckets": [bucket.as_data() for bucket in buckets]}
 
 
-def _table(buckets: list[Bucket]) -> Table:
-    return bucket_table("" if buckets else "All buckets are full.", buckets, with_client=True)
+def _lines(buckets: list[Bucket]) -> list[Line]:
+    if not buckets:
+        return [Line(ALL_FULL)]
+    return laid_out(bucket_table("", buckets, with_client=True), terminal_width())
 
 
 def _watch(look: Callable[[], list[Bucket]], interval: float, as_json: bool) -> None:
@@ -78,7 +83,8 @@ def _watch(look: Callable[[], list[Bucket]], interval: float, as_json: bool) -> 
             if as_json:
                 print_json(_as_data(look()))
             else:
-                click.echo(f"{datetime.now():%H:%M:%S}\n{plain_table(_table(look()))}\n")
+                click.echo(f"{datetime.now():%H:%M:%S}")
+                click.echo("".join(line.text + "\n" for line in _lines(look())))
             time.sleep(interval)  # as --interval says
     except KeyboardInterrupt:
         pass  # this is how it ends
@@ -89,5 +95,5 @@ def _watch_live(look: Callable[[], list[Bucket]], interval: float) -> None:
 
     with Live(auto_refresh=False, screen=True) as live:
         while True:
-            live.update(rich_table(_table(look())), refresh=True)
+            live.update(coloured(_lines(look())), refresh=True)
             time.sleep(interval)  # as --interval says

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 import redis
-from flask import Flask
+from flask import Blueprint, Flask
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -64,6 +64,46 @@ def test_a_bucket_that_no_rule_names_is_shown_with_what_is_known(app: Flask) -> 
     (bucket,) = run_in(app)("show", "alice", "--json").data["buckets"]
     assert (bucket["limiter"], bucket["tokens"], bucket["limit"]) == ("mail", 3, None)
     assert "not a rule's" in run_in(app)("show", "alice").out
+
+
+def test_limits_that_a_function_returned_are_shown_with_their_numbers(app: Flask) -> None:
+    plans = iter(["10/minute", "2 per 15 minutes burst 9", "10/minute"])
+    limiter = Limiter(app, name="plans")
+    app.add_url_rule("/plan", "plan", limiter.limit(lambda: next(plans))(lambda: ""))
+    get(app, "/plan", 3)
+    run = run_in(app)
+    buckets = run("show", "203.0.113.7", "--limiter", "plans", "--json").data["buckets"]
+    shown = {b["limit"]: (b["capacity"], b["tokens"], b["from_function"]) for b in buckets}
+    assert shown == {"10/minute": (10, 8, True), "2 per 15 minutes burst 9": (9, 8, True)}
+    rows = run("show", "203.0.113.7", "--limiter", "plans").out.splitlines()[1:]
+    assert all(row.startswith("plan  ") for row in rows)
+    assert "10/minute from a function" in rows[0]
+
+
+def test_a_named_limit_from_the_configuration_is_known(app: Flask) -> None:
+    app.config["SEARCHES"] = "7/hour"
+    limiter = Limiter(app, name="named")
+    limited = limiter.limit(lambda: app.config["SEARCHES"], name="searches")
+    app.add_url_rule("/named", "named", limited(lambda: ""))
+    get(app, "/named")
+    run = run_in(app)
+    (bucket,) = run("show", "203.0.113.7", "--limiter", "named", "--json").data["buckets"]
+    assert (bucket["limit"], bucket["capacity"], bucket["tokens"]) == ("7/hour", 7, 6)
+
+
+def test_the_application_and_blueprints_are_named_in_words(app: Flask) -> None:
+    limiter = Limiter(app, name="words", application_limits="50/hour")
+    blueprint = Blueprint("cart", __name__, url_prefix="/cart")
+    limiter.limit("40/hour")(blueprint)
+    blueprint.add_url_rule("/", "show", lambda: "")
+    app.register_blueprint(blueprint)
+    get(app, "/cart/")
+    rows = run_in(app)("show", "203.0.113.7", "--limiter", "words").out.splitlines()[1:]
+    assert [row.split("  ")[0] for row in rows] == ["application", "cart.show blueprint"]
+
+
+def test_with_all_buckets_full_top_is_a_sentence(app: Flask) -> None:
+    assert run_in(app)("top").out == "All buckets are full.\n"
 
 
 def test_a_debt_is_shown_as_one(app: Flask) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from flask import Blueprint, Flask
+import pytest
+from flask import Blueprint, Flask, request
 from flask.views import MethodView
 
 from flask_bucket import Limiter, request_header
@@ -98,11 +99,77 @@ def test_keys_costs_and_conditions_are_told() -> None:
     assert dry["conditions"] == ["per method", "shared as 'shared'"]
 
 
-def test_a_limit_that_only_a_request_can_tell_is_named_by_its_function() -> None:
+def test_a_limit_from_a_function_is_the_one_that_it_returns_now() -> None:
     limits = found(run_in(busy_app())("limits", "--json"))
     limit = limits["/callable", "GET"][-1]
-    assert limit["limit"].startswith("lambda in line")
-    assert limit["name"] is None
+    assert limit["limit"].startswith("5/second, from lambda in line")
+    assert limit["name"] == "per-second"
+
+
+def test_a_limit_that_only_a_request_can_tell_is_named_by_its_function() -> None:
+    app = Flask(__name__)
+
+    def plan() -> str:
+        return request.headers["X-Plan"]
+
+    app.add_url_rule("/", "index", Limiter(app).limit(plan)(lambda: ""))
+    (limit,) = found(run_in(app)("limits", "--json"))["/", "GET"]
+    assert (limit["limit"], limit["name"]) == ("limit from plan", None)
+
+
+def test_a_function_that_returns_no_limit_now_is_named() -> None:
+    app = Flask(__name__)
+    app.add_url_rule("/", "index", Limiter(app).limit(lambda: None)(lambda: ""))
+    (limit,) = found(run_in(app)("limits", "--json"))["/", "GET"]
+    assert limit["limit"].startswith("none now, from lambda in line")
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (("--endpoint", "dry"), {("/dry", "GET"), ("/dry", "PUT")}),
+        (("--endpoint", "dry", "--method", "put"), {("/dry", "PUT")}),
+        (("--path", "/item"), {("/item", "GET"), ("/item", "POST")}),
+        (("--path", "/static/shop.css"), {("/static/<path:filename>", "GET")}),
+        (("--path", "/static/<path:filename>"), {("/static/<path:filename>", "GET")}),
+        (("--method", "HEAD", "--path", "/both"), {("/both", "GET")}),
+    ],
+)
+def test_routes_are_chosen_by_endpoint_path_and_method(
+    options: tuple[str, ...], expected: set[tuple[str, str]]
+) -> None:
+    assert set(found(run_in(busy_app())("limits", *options, "--json"))) == expected
+
+
+def test_a_choice_without_any_route_is_one_clear_line() -> None:
+    said = run_in(busy_app())("limits", "--endpoint", "nothing")
+    assert said.code == 1
+    assert "No route" in said.err
+
+
+def test_the_limits_that_an_exemption_leaves_are_shown_with_it() -> None:
+    app = Flask(__name__)
+    limiter = Limiter(app, default_limits="1/hour", application_limits="9/day")
+
+    @app.get("/")
+    @limiter.exempt(application=False)
+    def index() -> str:
+        return ""
+
+    said = run_in(app)("limits", "--endpoint", "index")
+    rows = [line.split()[:5] for line in said.out.splitlines()]
+    assert rows[1][:5] == ["/", "GET", "exempt,", "except", "from:"]
+    assert rows[2][:2] == ["9/day", "client_address"]
+    (route,) = run_in(app)("limits", "--endpoint", "index", "--json").data["routes"]
+    assert (route["exempt"], route["partly_exempt"], len(route["limits"])) == (False, True, 1)
+
+
+def test_columns_that_say_nothing_are_left_out() -> None:
+    app = Flask(__name__)
+    Limiter(app, default_limits="1/hour")
+    app.add_url_rule("/", "index", lambda: "")
+    heading = run_in(app)("limits").out.splitlines()[0]
+    assert heading.split() == ["ROUTE", "METHOD", "LIMIT", "KEY", "SOURCE"]
 
 
 def test_routes_without_limits_are_marked_unless_that_is_meant() -> None:

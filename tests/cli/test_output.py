@@ -8,6 +8,7 @@ import pty
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ import pytest
 from flask import Flask
 
 from flask_bucket.cli import output
-from flask_bucket.cli.output import Table, counted, duration, plain_table, rich_table
+from flask_bucket.cli.layout import Table, laid_out
+from flask_bucket.cli.output import coloured, counted, duration
 from tests.cli.conftest import line, run_in
 
 TABLE = Table(
@@ -25,6 +27,34 @@ TABLE = Table(
     frozenset(("tokens",)),
     ("red", ""),
 )
+
+
+#: Rows of the kinds that the commands have, none of which fits 80 columns as it is.
+WIDE = Table(
+    "",
+    ("route", "method", "limit", "key", "wait"),
+    [
+        (
+            "/api/v1/customers/<int:customer>/orders/<int:order>/invoices",
+            "GET",
+            "30 per 15 minutes burst 60 from a function",
+            "request_header('X-API-Key')",
+            "22 min 19 s",
+        ),
+        ("", "", "5/second", "client_address", "1 s"),
+        ("/search", "GET", "1000/day", "client_address", "-"),
+    ],
+    frozenset(("wait",)),
+    paths=frozenset(("route",)),
+)
+
+
+def text_of(table: Table, width: int | None = None) -> str:
+    return "\n".join(line.text for line in laid_out(table, width))
+
+
+def words_of(table: Table) -> set[str]:
+    return {word for row in table.rows for cell in row for word in cell.split()}
 
 
 @pytest.mark.parametrize(
@@ -57,15 +87,60 @@ def test_numbers_are_said_with_their_things() -> None:
 
 
 def test_a_pipe_gets_aligned_columns() -> None:
-    assert plain_table(TABLE) == (
-        "Title:\nCLIENT      TOKENS\n[red]alice   1,000\nb\\x1b[1mob       2"
-    )
+    assert text_of(TABLE) == ("Title:\nCLIENT      TOKENS\n[red]alice   1,000\nb\\x1b[1mob       2")
+
+
+def test_a_terminal_has_the_same_headings_as_a_pipe() -> None:
+    pipe, terminal = text_of(TABLE), text_of(TABLE, 80)
+    assert pipe == terminal
+
+
+@pytest.mark.parametrize("group", [0, 2])
+@pytest.mark.parametrize("width", [100, 80, 70, 60])
+def test_a_table_fits_a_terminal_without_breaking_a_word(width: int, group: int) -> None:
+    table = replace(WIDE, group=group)
+    lines = text_of(table, width).splitlines()
+    assert max(map(len, lines)) <= width
+    whole = {word for line in lines for word in line.split()}
+    in_paths = {word for word in words_of(table) if word.startswith("/api")}
+    assert words_of(table) - in_paths - {"-"} <= whole
+
+
+def test_a_path_is_wrapped_after_a_slash() -> None:
+    lines = text_of(WIDE, 100).splitlines()
+    first = [line[:40].split("  ")[0].strip() for line in lines[1:4]]
+    assert "".join(first).startswith("/api/v1/customers/<int:customer>/")
+    assert all(part.endswith("/") for part in first[:1])
+
+
+def test_long_first_columns_stand_above_what_belongs_to_them() -> None:
+    lines = text_of(replace(WIDE, group=2), 70).splitlines()
+    assert lines[0] == "ROUTE  METHOD"
+    assert lines[2] == "/api/v1/customers/<int:customer>/orders/<int:order>/invoices  GET"
+    assert lines[3].startswith("  30 per")
+    assert [line for line in lines if line.startswith("/")][1] == "/search  GET"
+
+
+def test_rows_that_fit_in_no_other_way_become_blocks() -> None:
+    lines = text_of(WIDE, 62).splitlines()
+    assert lines[2] == "METHOD  GET"
+    assert "KEY     request_header('X-API-Key')" in lines
+    assert "" in lines
+
+
+def test_numbers_are_not_wrapped() -> None:
+    assert "22 min 19 s" in text_of(replace(WIDE, group=2), 80)
+
+
+def test_wide_characters_are_counted_as_wide() -> None:
+    table = Table("", ("client", "n"), [("\u5317\u4eac", "1"), ("abcd", "2")])
+    assert text_of(table).splitlines()[1:] == ["\u5317\u4eac    1", "abcd    2"]
 
 
 def test_nothing_that_clients_choose_steers_the_terminal() -> None:
     rich_console = pytest.importorskip("rich.console")
     console = rich_console.Console(file=io.StringIO(), force_terminal=True, width=60)
-    console.print(rich_table(TABLE))
+    console.print(coloured(laid_out(TABLE, 60)))
     drawn = console.file.getvalue()
     assert "[red]alice" in drawn
     assert "\x1b[1mob" not in drawn
@@ -98,10 +173,10 @@ def at_a_terminal(*arguments: str) -> str:
     return seen.decode()
 
 
-def test_a_terminal_gets_lines_and_colours(write_log: Callable[..., Path]) -> None:
+def test_a_terminal_gets_colours(write_log: Callable[..., Path]) -> None:
     pytest.importorskip("rich")
     seen = at_a_terminal("simulate", str(write_log(*[line()] * 7)), "--limit", "5/minute")
-    assert "─────" in seen
+    assert "LIMIT     REFUSED" in seen
     assert "\x1b[1m" in seen
 
 
