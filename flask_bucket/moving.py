@@ -169,17 +169,25 @@ def without_a_name(given: object) -> ConfigError:
     )
 
 
-def warn_of_leftovers(settings: Mapping[str, Any], extensions: Mapping[str, Any]) -> None:
-    """Log which keys of Flask-Limiter an application still has, though it does not use it.
+def leftovers(settings: Mapping[str, Any], extensions: Mapping[str, Any]) -> dict[str, str]:
+    """Return the keys of Flask-Limiter that an application has without using it.
 
     They are not read: a forgotten RATELIMIT_DEFAULT would mean no limit, and no word about it.
 
     :param extensions: the application's, where Flask-Limiter stands while it is in use.
+    :returns: what to do instead, by key.
     """
+    if "limiter" in extensions:
+        return {}
     left = {f"RATELIMIT_{key}": instead for key, instead in KEYS.items()}
-    found = [f"for {key}, {instead}" for key, instead in left.items() if key in settings]
-    if found and "limiter" not in extensions:
+    return {key: instead for key, instead in left.items() if key in settings}
+
+
+def warn_of_leftovers(settings: Mapping[str, Any], extensions: Mapping[str, Any]) -> None:
+    """Log which keys of Flask-Limiter an application still has; see :func:`leftovers`."""
+    found = leftovers(settings, extensions)
+    if found:
         logger.warning(
             "The configuration has keys of Flask-Limiter, which are not read. Here, %s.",
-            "; ".join(found),
+            "; ".join(f"for {key}, {instead}" for key, instead in found.items()),
         )

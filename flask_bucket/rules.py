@@ -33,7 +33,7 @@ _FUNCTIONS = ("key_func", "exempt_when", "deduct_when", "on_breach")
 _MAYBE_FUNCTIONS = ("rule", "cost", "scope", "error_message")
 _SWITCHES = ("per_method", "override_defaults", "dry_run")
 
-_METHODS = tuple(method.value for method in HTTPMethod)
+METHODS = tuple(method.value for method in HTTPMethod)
 
 _parse_many = lru_cache(maxsize=1000)(Limit.parse_many)
 
@@ -274,7 +274,7 @@ def _methods(methods: Collection[str] | None) -> frozenset[str] | None:
     if not methods:
         raise ConfigError("methods=[] would never limit anything. Leave it out for all methods.")
     for method in methods:
-        close = meant(method.upper(), _METHODS, at_most=1)
+        close = meant(method.upper(), METHODS, at_most=1)
         if close is not None and close != method.upper():
             raise ConfigError(f"methods has {method!r}. Did you mean {close!r}?")
     return frozenset(counted_as(method.upper()) for method in methods)

@@ -1,4 +1,4 @@
-"""The checks of ``flask bucket doctor`` that look at the application: codes FB201 to FB304."""
+"""The checks of ``flask bucket doctor`` that look at an application's settings: FB201 to FB206."""
 
 from __future__ import annotations
 
@@ -11,17 +11,15 @@ from typing import Any
 from flask import Flask, Response
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from ..bound import BoundRule
 from ..endpoints import blueprint_names
 from ..enforcing import Enforcer
 from ..errors import StoreUnavailable
 from ..headers import examples
 from ..keys import KeyParts
-from ..limits import Limit
+from ..moving import leftovers
 from ..stores.redis.inspection import RedisServer
-from .bursts import least_burst
 from .findings import Finding
-from .states import Route, exempt_in, routes
+from .states import Route, routes
 
 #: Buckets that are looked at to see whether clients are told apart.
 _SAMPLE = 1000
@@ -181,65 +179,13 @@ def _hidden(state: Enforcer, route: Route) -> list[str]:
     return [] if "*" in names else [name for name in ours if name.lower() not in names]
 
 
-def limit_checks(state: Enforcer) -> Iterator[Finding]:
-    """Yield which limits can never be met, and which are too tight to be kept by anyone."""
-    seen: set[Finding] = set()
-    for route in routes(state.app):
-        for bound in state.planner.plan(route.endpoint, route.method).bounds:
-            for limit, _ in bound.fixed or ():
-                where = (
-                    f"{route.method} {route.rule}"
-                    if _is_own(bound)
-                    else f"The {bound.source} limits"
-                )
-                for finding in _of_limit(where, bound, limit):
-                    if finding not in seen:
-                        seen.add(finding)
-                        yield finding
-
-
-def _is_own(bound: BoundRule) -> bool:
-    return bound.source in ("view", "blueprint")
-
-
-def _of_limit(where: str, bound: BoundRule, limit: Limit) -> Iterator[Finding]:
-    cost = bound.cost
-    if isinstance(cost, int) and cost > limit.capacity:
+def leftover_checks(app: Flask) -> Iterator[Finding]:
+    """Yield which keys of Flask-Limiter were forgotten in the configuration."""
+    found = leftovers(app.config, app.extensions)
+    if found:
         yield Finding(
-            "FB301",
-            "error",
-            f"{where}: a request costs {cost}, and {limit} never holds more than "
-            f"{limit.capacity}: every request is refused.",
-            f"Give it a burst of at least {cost}, or lower the cost.",
-        )
-    elif limit.capacity < least_burst(limit):
-        yield Finding(
-            "FB303",
+            "FB206",
             "warning",
-            f"{where}: {limit} holds less than two seconds of its own rate: a client that keeps "
-            "to the rate, but not evenly, is refused.",
-            f"Give it a burst of {least_burst(limit)} or more; try it on your logs with "
-            "flask bucket simulate.",
-        )
-
-
-def route_checks(states: Mapping[str, Enforcer]) -> Iterator[Finding]:
-    """Yield the routes that have no limit of any Limiter, and were not exempted."""
-    app = next(iter(states.values())).app
-    bare = [
-        f"{route.method} {route.rule}"
-        for route in routes(app)
-        if not exempt_in(states, route)
-        and not any(
-            state.planner.plan(route.endpoint, route.method).bounds for state in states.values()
-        )
-    ]
-    if bare:
-        more = f" and {len(bare) - 10} more" if len(bare) > 10 else ""
-        yield Finding(
-            "FB302",
-            "warning",
-            f"Without any limit: {', '.join(bare[:10])}{more}.",
-            "Set BUCKET_DEFAULT_LIMITS, decorate them, or say that it is meant so with "
-            "@limiter.exempt.",
+            f"Keys of Flask-Limiter are not read: {', '.join(found)}.",
+            "; ".join(f"For {key}, {instead}" for key, instead in found.items()) + ".",
         )

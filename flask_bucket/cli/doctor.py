@@ -14,15 +14,15 @@ from ..enforcing import Enforcer
 from ..stores.redis.inspection import RedisServer
 from .app_checks import (
     header_checks,
-    limit_checks,
+    leftover_checks,
     proxy_checks,
-    route_checks,
     setting_checks,
     workers_in,
 )
 from .findings import Finding
 from .layout import Table
 from .output import counted, print_json, print_table
+from .rule_checks import hook_checks, limit_checks, method_checks, route_checks
 from .server_checks import server_checks
 from .states import limiters
 
@@ -68,7 +68,10 @@ def findings(states: Mapping[str, Enforcer], workers: int, behind_proxy: bool) -
             yield from _about(name, server_checks(state, server))
         yield from _about(name, setting_checks(state, server, workers))
         yield from _about(name, limit_checks(state))
+        yield from _about(name, method_checks(state))
+        yield from _about(name, hook_checks(state))
         yield from _about(name, header_checks(state))
+    yield from leftover_checks(current_app)
     yield from proxy_checks(current_app, servers, behind_proxy)
     yield from route_checks(states)
 

@@ -12,7 +12,7 @@ from ..bound import BoundRule, Facts, checked_key
 from ..clients import client_address, normal_address
 from ..errors import ConfigError
 from ..limits import Limit
-from .states import limits_now, name_of
+from .states import is_constant, limits_now, name_of, reads_address
 from .traffic import By
 
 
@@ -47,9 +47,9 @@ class Evidence:
         """Return the key of a client; None if the request is left out of the limit."""
         if key_func is client_address:
             return self.address(address)
-        if _reads_address(key_func):
+        if reads_address(key_func):
             return checked_key(self._of_address(key_func, address), key_func)
-        if _is_constant(key_func):
+        if is_constant(key_func):
             return checked_key(key_func(), key_func)
         instead = "address" if self._by == "address" else "user in the log"
         self.assume(f"The key that {name_of(key_func)} returns: the {instead} is used.")
@@ -57,7 +57,7 @@ class Evidence:
 
     def holds(self, condition: Callable[[], Any], what: str, address: str) -> bool:
         """Return whether a condition holds that frees a request of limits."""
-        if _reads_address(condition):
+        if reads_address(condition):
             return bool(self._of_address(condition, address))
         self.assume(f"What {what} {name_of(condition)} returns: False is assumed.")
         return False
@@ -102,21 +102,6 @@ class Evidence:
         if not isinstance(deducts, bool):
             raise ConfigError(f"{name} returned {deducts!r}; expected True or False.")
         return deducts
-
-
-def _reads_address(function: Any) -> bool:
-    """Return whether a function is one of ours that reads the client's address and no more."""
-    return getattr(function, "__module__", None) == f"{__package__.partition('.')[0]}.networks"
-
-
-def _is_constant(function: Any) -> bool:
-    """Return whether a function reads nothing, such as ``lambda: "all"``.
-
-    Its code refers to no names and to no variables of a function around it, so it cannot reach a
-    request.
-    """
-    code = getattr(function, "__code__", None)
-    return code is not None and not code.co_names and not code.co_freevars
 
 
 class LogFacts(Facts):

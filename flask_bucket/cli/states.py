@@ -110,3 +110,27 @@ def exempt_in(states: Mapping[str, Enforcer], route: Route) -> bool:
 def is_exempt(state: Enforcer, route: Route) -> bool:
     view = state.app.view_functions.get(route.endpoint)
     return view is not None and state.planner.is_exempt(route.endpoint, view, route.method)
+
+
+def reads_address(function: Any) -> bool:
+    """Return whether a function is one of ours that reads the client's address and no more."""
+    return getattr(function, "__module__", None) == f"{__package__.partition('.')[0]}.networks"
+
+
+def is_constant(function: Any) -> bool:
+    """Return whether a function reads nothing, such as ``lambda: "all"``.
+
+    Its code refers to no names and to no variables of a function around it, so it cannot reach a
+    request.
+    """
+    code = getattr(function, "__code__", None)
+    return code is not None and not code.co_names and not code.co_freevars
+
+
+def is_independent_of_hooks(key_func: Any) -> bool:
+    """Return whether a key function depends on nothing that a hook of the application sets.
+
+    Those of this package read the address or a header.
+    """
+    ours = str(getattr(key_func, "__module__", "")).startswith(f"{__package__.partition('.')[0]}.")
+    return ours or is_constant(key_func)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import redis
-from flask import Blueprint, Flask
+from flask import Blueprint, Flask, g
 from flask_cors import CORS
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from flask_bucket import Limiter
+from flask_bucket import Limiter, client_address, request_header
 from flask_bucket.cli.app_checks import workers_in
 from flask_bucket.cli.server_checks import _node, _round_trip
 from flask_bucket.stores.redis.inspection import Node
@@ -385,3 +385,97 @@ def test_headers_that_nobody_hides_are_well(valkey: Server, options: dict[str, A
     app.get("/")(lambda: "fine")
     CORS(app, **options)
     assert codes(examine(app)) == []
+
+
+def the_finding(app: Flask, code: str) -> dict[str, Any]:
+    (finding,) = (f for f in examine(app).data["findings"] if f["code"] == code)
+    assert isinstance(finding, dict)
+    return finding
+
+
+def test_forgotten_keys_of_flask_limiter_are_found(valkey: Server) -> None:
+    app = healthy(valkey, RATELIMIT_DEFAULT="5/minute", RATELIMIT_STORAGE_URI="redis://")
+    finding = the_finding(app, "FB206")
+    assert "RATELIMIT_DEFAULT" in finding["what"]
+    assert "For RATELIMIT_STORAGE_URI, set BUCKET_REDIS_URL" in finding["advice"]
+
+
+def test_methods_that_no_route_serves_are_found(valkey: Server) -> None:
+    app = healthy(valkey)
+    limited = Limiter(app, name="views").limit("5/second burst 20", methods=["GET", "PUT"])
+    app.add_url_rule("/", "index", limited(lambda: ""))
+    finding = the_finding(app, "FB304")
+    assert "index names PUT" in finding["what"]
+    assert "serve GET" in finding["what"]
+
+
+def test_methods_that_any_route_of_the_endpoint_serves_are_well(valkey: Server) -> None:
+    app = healthy(valkey)
+    limited = Limiter(app, name="views").limit("5/second burst 20", methods=["HEAD", "PUT"])
+    view = limited(lambda: "")
+    app.add_url_rule("/", "index", view)
+    app.add_url_rule("/", "index", view, methods=["PUT"])
+    assert "FB304" not in codes(examine(app))
+
+
+def test_a_view_that_is_limited_for_other_methods_is_not_told_to_be_decorated(
+    valkey: Server,
+) -> None:
+    app = Flask(__name__, static_folder=None)
+    app.config.update(BUCKET_REDIS_URL=valkey.url, BUCKET_TIMEOUT=1)
+    limited = Limiter(app).limit("5/second burst 20", methods=["POST"])
+    app.add_url_rule("/login", "login", limited(lambda: ""), methods=["GET", "POST"])
+    finding = the_finding(app, "FB302")
+    assert "GET /login" in finding["what"]
+    assert "decorate" not in finding["advice"]
+    assert "methods" in finding["advice"]
+
+
+def test_hooks_that_run_after_the_key_was_asked_for_are_named(valkey: Server) -> None:
+    app = Flask(__name__, static_folder=None)
+    app.config.update(BUCKET_REDIS_URL=valkey.url, BUCKET_TIMEOUT=1)
+
+    def plan() -> str:
+        return str(g.get("plan"))
+
+    @app.before_request
+    def early() -> None:
+        g.early = True
+
+    Limiter(app, key_func=plan, default_limits="5/second burst 20")
+
+    @app.before_request
+    def load_plan() -> None:
+        g.plan = "free"
+
+    blueprint = Blueprint("api", __name__)
+
+    @blueprint.before_request
+    def check_key() -> None:
+        g.key = True
+
+    blueprint.add_url_rule("/", "index", lambda: "")
+    app.register_blueprint(blueprint)
+    finding = the_finding(app, "FB305")
+    assert finding["level"] == "note"
+    assert "ask plan for the client" in finding["what"]
+    assert "load_plan, check_key" in finding["what"]
+    assert "early" not in finding["what"]
+
+
+@pytest.mark.parametrize("key_func", [client_address, request_header("X-Key"), lambda: "all"])
+def test_keys_that_no_hook_sets_are_well(valkey: Server, key_func: Callable[[], str]) -> None:
+    app = Flask(__name__, static_folder=None)
+    app.config.update(BUCKET_REDIS_URL=valkey.url, BUCKET_TIMEOUT=1)
+    Limiter(app, key_func=key_func, default_limits="5/second burst 20")
+    app.before_request(lambda: None)
+    app.add_url_rule("/", "index", lambda: "")
+    assert "FB305" not in codes(examine(app), "note")
+
+
+def test_the_hook_of_another_limiter_is_no_hook_of_the_application(valkey: Server) -> None:
+    app = healthy(valkey)
+    Limiter(app, name="first", key_func=lambda: str(g), default_limits="5/second burst 20")
+    Limiter(app, name="second")
+    app.add_url_rule("/", "index", lambda: "")
+    assert "FB305" not in codes(examine(app), "note")

@@ -1,0 +1,179 @@
+"""The checks of ``flask bucket doctor`` that look at rules and routes: codes FB301 to FB305."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flask import Flask
+
+from ..bound import BoundRule
+from ..decorators import BlueprintLimit
+from ..endpoints import blueprint_names
+from ..enforcing import Enforcer
+from ..limits import Limit
+from ..plans import BEFORE
+from ..rules import METHODS, counted_as
+from .bursts import least_burst
+from .findings import Finding
+from .states import Route, exempt_in, is_independent_of_hooks, name_of, routes
+
+#: Routes that one finding names.
+_NAMED = 10
+
+
+def limit_checks(state: Enforcer) -> Iterator[Finding]:
+    """Yield which limits can never be met, and which are too tight to be kept by anyone."""
+    seen: set[Finding] = set()
+    for route in routes(state.app):
+        for bound in state.planner.plan(route.endpoint, route.method).bounds:
+            for limit, _ in bound.fixed or ():
+                where = (
+                    f"{route.method} {route.rule}"
+                    if _is_own(bound)
+                    else f"The {bound.source} limits"
+                )
+                for finding in _of_limit(where, bound, limit):
+                    if finding not in seen:
+                        seen.add(finding)
+                        yield finding
+
+
+def _is_own(bound: BoundRule) -> bool:
+    return bound.source in ("view", "blueprint")
+
+
+def _of_limit(where: str, bound: BoundRule, limit: Limit) -> Iterator[Finding]:
+    cost = bound.cost
+    if isinstance(cost, int) and cost > limit.capacity:
+        yield Finding(
+            "FB301",
+            "error",
+            f"{where}: a request costs {cost}, and {limit} never holds more than "
+            f"{limit.capacity}: every request is refused.",
+            f"Give it a burst of at least {cost}, or lower the cost.",
+        )
+    elif limit.capacity < least_burst(limit):
+        yield Finding(
+            "FB303",
+            "warning",
+            f"{where}: {limit} holds less than two seconds of its own rate: a client that keeps "
+            "to the rate, but not evenly, is refused.",
+            f"Give it a burst of {least_burst(limit)} or more; try it on your logs with "
+            "flask bucket simulate.",
+        )
+
+
+def route_checks(states: Mapping[str, Enforcer]) -> Iterator[Finding]:
+    """Yield the routes that have no limit of any Limiter, and were not exempted."""
+    app = next(iter(states.values())).app
+    bare = [
+        route
+        for route in routes(app)
+        if not exempt_in(states, route)
+        and not any(_bounds(state, route.endpoint, route.method) for state in states.values())
+    ]
+    limited = {e for e in {route.endpoint for route in bare} if _is_limited(states, e)}
+    partly = [route for route in bare if route.endpoint in limited]
+    wholly = [route for route in bare if route.endpoint not in limited]
+    if wholly:
+        yield Finding(
+            "FB302",
+            "warning",
+            f"Without any limit: {_listed(wholly)}.",
+            "Set BUCKET_DEFAULT_LIMITS, decorate them, or say that it is meant so with "
+            "@limiter.exempt.",
+        )
+    if partly:
+        yield Finding(
+            "FB302",
+            "warning",
+            f"Without any limit, though the views have some for other methods: {_listed(partly)}.",
+            "Name these methods in a limit's methods, or set BUCKET_DEFAULT_LIMITS.",
+        )
+
+
+def _listed(found: list[Route]) -> str:
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return ", ".join(f"{route.method} {route.rule}" for route in found[:_NAMED]) + more
+
+
+def _bounds(state: Enforcer, endpoint: str | None, method: str) -> tuple[BoundRule, ...]:
+    return state.planner.plan(endpoint, method).bounds
+
+
+def _is_limited(states: Mapping[str, Enforcer], endpoint: str) -> bool:
+    """Return whether a view has limits of its own, for whatever method."""
+    return any(
+        bound.source == "view"
+        for state in states.values()
+        for method in METHODS
+        for bound in _bounds(state, endpoint, method)
+    )
+
+
+def method_checks(state: Enforcer) -> Iterator[Finding]:
+    """Yield the methods that limits on views name and no route serves."""
+    served: dict[str, set[str]] = {}
+    for rule in state.app.url_map.iter_rules():
+        served.setdefault(rule.endpoint, set()).update(map(counted_as, rule.methods or METHODS))
+    for endpoint, methods in served.items():
+        unserved = sorted(
+            {
+                method
+                for method in map(counted_as, METHODS)
+                if method not in methods
+                for bound in _bounds(state, endpoint, method)
+                if bound.source == "view" and bound.rule.methods is not None
+            }
+        )
+        if unserved:
+            yield Finding(
+                "FB304",
+                "warning",
+                f"A limit on {endpoint} names {', '.join(unserved)}, which no route to it serves: "
+                f"its routes serve {', '.join(sorted(methods - {'OPTIONS'}))}.",
+                "Correct the limit's methods, or the route's.",
+            )
+
+
+def hook_checks(state: Enforcer) -> Iterator[Finding]:
+    """Yield the hooks that run after application and default limits asked for a key.
+
+    A key function that reads what a later hook sets, such as ``g.user``, finds nothing there.
+    """
+    asked: dict[str, None] = {}
+    later: dict[str, None] = {}
+    for route in routes(state.app):
+        point = state.planner.plan(route.endpoint, route.method).at(BEFORE)
+        inherited = (
+            [b for b in point.bounds if b.source in ("application", "default")] if point else []
+        )
+        functions = [b.key_func for b in inherited if not is_independent_of_hooks(b.key_func)]
+        hooks = _hooks_after(state, route.endpoint) if functions else []
+        if hooks:
+            asked |= dict.fromkeys(map(name_of, functions))
+            later |= dict.fromkeys(map(name_of, hooks))
+    if later:
+        yield Finding(
+            "FB305",
+            "note",
+            f"Application and default limits ask {', '.join(asked)} for the client before these "
+            f"hooks run: {', '.join(later)}.",
+            "If the key depends on what a hook sets, register the hook before Limiter(app), or "
+            "limit the blueprint after its hook.",
+        )
+
+
+def _hooks_after(state: Enforcer, endpoint: str) -> list[Any]:
+    """Return the application's own hooks that run after the Limiter's, before a view."""
+    app: Flask = state.app
+    hooks = list(app.before_request_funcs.get(None, ()))
+    after = hooks[hooks.index(state.before_view) + 1 :] if state.before_view in hooks else []
+    for name in reversed(blueprint_names(endpoint)):
+        after += app.before_request_funcs.get(name, ())
+    return [hook for hook in after if not _is_ours(hook)]
+
+
+def _is_ours(hook: Any) -> bool:
+    return isinstance(hook, BlueprintLimit) or isinstance(getattr(hook, "__self__", None), Enforcer)
