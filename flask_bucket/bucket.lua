@@ -1,15 +1,19 @@
--- The bucket, atomic: the arithmetic of bucket.py on Redis hashes. All buckets of a call are
--- looked at and judged, then charged, then written: all or nothing.
---
+-- The bucket, atomic: the arithmetic of bucket.py on Redis hashes, and of slots.py on sorted sets.
+-- All buckets of a call are looked at and judged, then charged, then written: all or nothing.
 -- KEYS[i]    the bucket of charge i
 -- ARGV[1]    the mode: 'take'; 'peek', which answers the same and writes nothing; or 'settle',
 --            which applies the costs without asking
 -- ARGV[2]    now in microseconds; empty for the server's clock
--- ARGV[3..]  a row of six for each charge: its kind ('take', 'shadow' or 'held'), its cost, and
---            the capacity, scale, step and tick (1, 1000 or 1000000 us) of its limit
+-- ARGV[3..]  a row of six for each charge: its role ('take', 'shadow' or 'held'), its cost, and
+--            the capacity, scale, step and tick (1, 1000 or 1000000 us) of its limit. A kind may
+--            follow the role: 'take ban'. It has two more arguments, which follow all the rows:
+--            'up-to'  the most tokens that it takes, and nothing
+--            'slot'   the microseconds that it is held at most, and the member that holds it
+--            'ban'    the microseconds that it lasts, and which charges' refusals it counts
 --
 -- Returns a flat list of integers: now and, for each charge, how many tokens its bucket needs to
--- afford it (0 if it does), and the tokens and last_refill of its bucket after the call.
+-- afford it (0 if it does), and the tokens and last_refill of its bucket after the call; of slots,
+-- how many are held, and when the last one is free. If there are kinds: then how many each took.
 --
 -- Lua's numbers are doubles, exact for integers up to 2^53 in size. Times and balances stay
 -- within that. Larger products and sums are rounded, but they are only compared with exact
@@ -31,9 +35,8 @@ end
 -- Return floor(tokens * new / old) without forming the product: by long division, one binary
 -- digit of `new` at a time. Needed only where a limit's numbers have changed.
 local function rescale(tokens, old, new)
-  local size = tokens < 0 and -tokens or tokens
-  local whole = math.floor(size / old)
-  local part, quotient, rest = size - whole * old, 0, 0
+  local whole = math.floor(tokens / old)
+  local part, quotient, rest = tokens - whole * old, 0, 0
   local function add(amount) -- to the rest, which stays below `old`
     if rest >= old - amount then
       quotient, rest = quotient + 1, rest - (old - amount)
@@ -48,8 +51,7 @@ local function rescale(tokens, old, new)
       add(part)
     end
   end
-  local result = whole * new + quotient
-  return tokens < 0 and -result - (rest > 0 and 1 or 0) or result
+  return whole * new + quotient
 end
 
 -- Set the bucket of a charge as it stands now, in the parts of the charge's limit, from a state
@@ -78,70 +80,137 @@ end
 -- Look at each bucket, and judge whether it affords its charge. If several charges have one key,
 -- the last of them holds the bucket, and is the `bucket` of the others.
 local charges, allowed = {}, true
+local kinds, more = nil, 6 * #KEYS + 3 -- where the kinds' next arguments are
 for i = 1, #KEYS do
   local key, row = KEYS[i], 6 * i - 3
-  local scale = tonumber(ARGV[row + 3])
+  local role, scale = ARGV[row], tonumber(ARGV[row + 3])
   local charge = {
-    kind = ARGV[row], cost = tonumber(ARGV[row + 1]), full = tonumber(ARGV[row + 2]) * scale,
+    role = role, cost = tonumber(ARGV[row + 1]), full = tonumber(ARGV[row + 2]) * scale,
     scale = scale, step = tonumber(ARGV[row + 4]), tick = tonumber(ARGV[row + 5]),
-    wanted = 0, needed = 0, returned = 0,
+    wanted = 0, needed = 0, returned = 0, taken = 0,
   }
-  local seen, tokens, last_refill, stored
+  if #role > 6 then
+    role, charge.kind = string.match(role, '(%S+) (%S+)')
+    charge.role, charge.most, charge.extra = role, tonumber(ARGV[more]), ARGV[more + 1]
+    kinds, more = kinds or {}, more + 2
+  end
+  local asks, seen = mode ~= 'settle' and role ~= 'held', nil
   for earlier = 1, i - 1 do
     if KEYS[earlier] == key then
       seen = charges[earlier]
       seen.bucket = charge
     end
   end
-  if seen then
-    tokens, last_refill, stored = seen.tokens, seen.last_refill, seen.scale
-    charge.absent, charge.changed, charge.wanted = seen.absent, seen.changed, seen.wanted
+  if charge.kind == 'slot' then -- all charges of a key share its slots
+    local member, free_at = charge.extra, math.min(now + charge.most, LARGEST)
+    local slots = seen and seen.slots or
+      {held = call('ZCOUNT', key, now + 1, '+inf'), wanted = 0, holds = {}}
+    charge.slots, charge.free_at = slots, free_at
+    local late = call('ZRANGEBYSCORE', key, free_at + 1, '+inf') -- since the clock was set back
+    for n = 1, mode == 'peek' and 0 or #late do
+      slots.changed = true
+      call('ZADD', key, free_at, late[n])
+    end
+    slots.holds[member] = slots.holds[member] or tonumber(call('ZSCORE', key, member) or now) > now
+    if asks and not slots.holds[member] then
+      charge.needed = (slots.held + slots.wanted) * scale < charge.full and 0 or 1
+      slots.wanted = slots.wanted + 1 - charge.needed
+      slots.holds[member] = charge.needed == 0 and 'soon'
+    end
   else
-    local hash = call('HMGET', key, 'tokens', 'last_refill', 'scale')
-    tokens, last_refill, stored = tonumber(hash[1]), tonumber(hash[2]), tonumber(hash[3])
-    charge.absent = not hash[1]
-  end
-  if charge.absent then -- it is full for whoever looks
-    charge.tokens, charge.last_refill = charge.full, now
-  elseif refresh(charge, tokens, last_refill, stored) then
-    charge.changed = true
-  end
-  if mode ~= 'settle' and charge.kind ~= 'held' then
-    local wanted = charge.wanted + charge.cost
-    local affordable = charge.cost == 0 or wanted * scale <= charge.tokens
-    if affordable or charge.kind == 'take' then
-      charge.wanted = wanted
+    local tokens, last_refill, stored
+    if seen then
+      tokens, last_refill, stored = seen.tokens, seen.last_refill, seen.scale
+      charge.absent, charge.changed, charge.wanted = seen.absent, seen.changed, seen.wanted
+    else
+      local hash = call('HMGET', key, 'tokens', 'last_refill', 'scale')
+      tokens, last_refill, stored = tonumber(hash[1]), tonumber(hash[2]), tonumber(hash[3])
+      charge.absent = not hash[1]
     end
-    if not affordable then
-      charge.needed, allowed = wanted, allowed and charge.kind ~= 'take'
+    if charge.absent then -- it is full for whoever looks
+      charge.tokens, charge.last_refill = charge.full, now
+    elseif refresh(charge, tokens, last_refill, stored) then
+      charge.changed = true
+    end
+    if asks and charge.kind == 'ban' then -- it must hold a token, and takes none as yet
+      charge.needed = charge.tokens < scale and 1 or 0
+      kinds[role] = kinds[role] or charge.needed > 0 -- whether a ban refuses
+    elseif asks then
+      local wanted = charge.wanted + charge.cost
+      local affordable = charge.cost == 0 or wanted * scale <= charge.tokens
+      if affordable or role == 'take' then
+        charge.wanted = wanted
+      end
+      charge.needed = affordable and 0 or wanted
     end
   end
+  allowed = allowed and (charge.needed == 0 or role ~= 'take')
   charges[i] = charge
 end
 
 -- Take what was asked for; or, if the request is refused, give back what was held.
 for i = 1, #KEYS do
   local charge, amount = charges[i], 0
-  local bucket = charge.bucket or charge
-  if charge.kind == 'held' then
+  local bucket, slots, member = charge.bucket or charge, charge.slots, charge.extra
+  if charge.role == 'held' then
     amount = allowed and 0 or charge.cost
-    bucket.returned = bucket.returned + amount
   elseif allowed and charge.needed == 0 then
     amount = -charge.cost
   end
-  if amount < 0 or (amount > 0 and not bucket.absent) then
+  if slots and amount ~= 0 and (slots.holds[member] == true) == (amount > 0) then
+    slots.holds[member], slots.held, slots.changed = amount < 0, slots.held - amount, true
+    charge.taken, slots.last = amount < 0 and 1 or 0, charge.free_at
+    if mode ~= 'peek' then -- whoever is free by now is dropped below
+      call('ZADD', KEYS[i], amount < 0 and charge.free_at or now, member)
+    end
+  elseif not slots and (amount < 0 or amount > 0 and not bucket.absent) then
     local tokens = math.min(bucket.tokens + amount * bucket.scale, bucket.full)
     bucket.tokens = math.max(tokens, bucket.full - LARGEST)
     bucket.absent, bucket.changed = false, true
+    charge.taken = amount < 0 and -amount or 0
+  end
+  bucket.returned = bucket.returned + (amount > 0 and amount or 0)
+end
+
+-- Last, take up to a maximum of what is left. Let each ban count a refusal of its charges, once;
+-- unless a ban refused. One that is left without a token begins.
+for i = 1, kinds and mode ~= 'settle' and #KEYS or 0 do
+  local charge, refused, extra = charges[i], false, 0
+  local bucket, kind = charge.bucket or charge, charge.kind
+  if kind == 'up-to' and charge.role ~= 'held' and allowed and charge.needed == 0 then
+    extra = math.min(charge.most - charge.cost, math.floor(bucket.tokens / bucket.scale))
+  elseif kind == 'ban' and not (kinds.take or kinds[charge.role] or bucket.counted) then
+    for place in string.gmatch(charge.extra, '%d+') do
+      refused = refused or charges[tonumber(place)].needed > 0
+    end
+    extra = refused and bucket.tokens >= bucket.scale and 1 or 0
+    bucket.counted = extra > 0
+  end
+  if extra > 0 then
+    charge.taken, bucket.tokens = charge.taken + extra, bucket.tokens - extra * bucket.scale
+    bucket.absent, bucket.changed = false, true
+    if kind == 'ban' and bucket.tokens < bucket.scale then
+      local debt = math.floor(charge.most / bucket.tick) * bucket.step
+      bucket.tokens = math.max(bucket.scale - debt, bucket.full - LARGEST)
+      bucket.last_refill, charge.needed = now, 1
+    end
   end
 end
 
--- Answer, and write each bucket that changed. Its TTL is the time to full and a margin.
+-- Answer, and write each bucket that changed, with a TTL until it is full or free, and a margin.
 local reply = {now, 0, 0, 0} -- room for one charge, as in most calls
 for i = 1, #KEYS do
   local key, charge = KEYS[i], charges[i]
-  local bucket = charge.bucket or charge
-  if charge ~= bucket then -- which may count in another limit's parts
+  local bucket, slots = charge.bucket or charge, charge.slots
+  if slots then
+    local last = call('ZRANGE', key, -1, -1, 'WITHSCORES')[2]
+    last = mode == 'peek' and slots.last or tonumber(last) or now
+    charge.tokens, charge.last_refill = slots.held, math.max(math.min(last, charge.free_at), now)
+    if slots.changed and mode ~= 'peek' then
+      call('ZREMRANGEBYSCORE', key, '-inf', now)
+      call('PEXPIRE', key, math.min(math.ceil((last - now) / 1000) + TTL_MARGIN, LARGEST))
+    end
+  elseif charge ~= bucket then -- which may count in another limit's parts
     refresh(charge, bucket.tokens, bucket.last_refill, bucket.scale)
   elseif charge.changed and mode ~= 'peek' then
     local ticks = math.ceil((charge.full - charge.tokens) / charge.step)
@@ -153,5 +222,8 @@ for i = 1, #KEYS do
   -- What is given back must be taken again: a wait without it would end in a refusal.
   reply[3 * i - 1] = charge.needed > 0 and charge.needed + bucket.returned or 0
   reply[3 * i], reply[3 * i + 1] = charge.tokens, charge.last_refill
+  if kinds then
+    reply[3 * #KEYS + 1 + i] = charge.taken
+  end
 end
 return reply

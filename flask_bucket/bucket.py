@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from .decisions import Charge, Decision, Outcome
 from .limits import EXACT, SECOND, Limit
+from .slots import Holders, Slots, last_free
 
 #: A clock that is behind a bucket by no more than this is late; by more, it was set back.
 STEP_TOLERANCE = SECOND
@@ -30,6 +32,10 @@ class State:
     last_refill: int
     #: Parts in a token when this was written. A changed limit may count in others.
     scale: int
+
+
+#: What a store keeps under a key. An absent bucket is full, and of absent slots none is held.
+Kept = State | Holders
 
 
 def refresh(limit: Limit, state: State | None, now: int) -> tuple[State, bool]:
@@ -64,23 +70,28 @@ def wait(limit: Limit, state: State, now: int, cost: int) -> int | None:
     return _time_to(limit, cost * limit.scale, state.tokens, state.last_refill, now)
 
 
-def ttl(limit: Limit, state: State) -> int:
+def ttl(limit: Limit, kept: Kept, now: int = 0) -> int:
     """Return for how many milliseconds a bucket must be kept: until it is surely full.
 
     At most 285,000 years, the longest time that the script counts exactly.
+
+    :param now: only the time of slots depends on it.
     """
-    ticks = -(-(limit.full - state.tokens) // limit.step)
-    return min(-(-ticks * limit.tick // 1000) + TTL_MARGIN, EXACT - 1)
+    if isinstance(kept, State):
+        us = -(-(limit.full - kept.tokens) // limit.step) * limit.tick
+    else:
+        us = last_free(kept, now) - now
+    return min(-(-us // 1000) + TTL_MARGIN, EXACT - 1)
 
 
 def take(
-    states: Mapping[str, State],
+    states: Mapping[str, Kept],
     charges: Sequence[Charge],
     now: int,
     *,
     held: Sequence[Charge] = (),
     shadow: Sequence[Charge] = (),
-) -> tuple[Decision, Mapping[str, State]]:
+) -> tuple[Decision, Mapping[str, Kept]]:
     """Charge all buckets, or none. Return the decision, and the states to store.
 
     :param states: the stored buckets by key.
@@ -89,49 +100,63 @@ def take(
     :param shadow: what is taken if affordable, once `charges` are, and refuses nothing.
     """
     buckets = _Buckets(states, now)
-    asked = [*((charge, False) for charge in charges), *((charge, True) for charge in shadow)]
-    needed = [buckets.judge(charge, dry_run) for charge, dry_run in asked]
-    for charge in held:
-        buckets.look(charge)
-    allowed = not any(needed[: len(charges)])
-    if allowed:
-        for (charge, _), lacking in zip(asked, needed, strict=True):
-            if not lacking:
-                buckets.add(charge, -charge.cost)
-    else:
-        for charge in held:
-            buckets.give_back(charge)
-    outcomes = tuple(
-        buckets.outcome(charge, dry_run, lacking)
-        for (charge, dry_run), lacking in zip(asked, needed, strict=True)
-    )
-    return Decision.of(outcomes, now), buckets.writes()
+    asked: tuple[tuple[Role, Sequence[Charge]], ...]
+    asked = (("take", charges), ("shadow", shadow), ("held", held))
+    rows = [Row(charge, role) for role, some in asked for charge in some]
+    for row in rows:
+        buckets.look(row.charge)
+        if row.role != "held":
+            row.needed = buckets.judge(row)
+    allowed = not any(row.needed for row in rows if row.role == "take")
+    for row in rows:
+        if row.charge.kind == "ban":
+            continue
+        if row.role == "held" and not allowed:
+            buckets.add(row.charge, row.charge.cost)
+        elif row.role != "held" and allowed and not row.needed:
+            row.taken = buckets.add(row.charge, -row.charge.cost)
+    for row in rows:
+        if row.charge.up_to is not None and row.role != "held" and allowed and not row.needed:
+            row.taken += buckets.take_up_to(row.charge)
+    for ban in bans_that_count(rows):
+        buckets.count(ban)
+    told = [row for row in rows if row.role != "held" or (row.charge.kind == "ban" and row.taken)]
+    return Decision.of(tuple(map(buckets.outcome, told)), now), buckets.writes()
 
 
-def settle(states: Mapping[str, State], charges: Sequence[Charge], now: int) -> Mapping[str, State]:
-    """Apply costs after the fact, without asking. Return the states to store.
+def settle(states: Mapping[str, Kept], charges: Sequence[Charge], now: int) -> Mapping[str, Kept]:
+    """Apply costs after the fact, without asking. Return what to store.
 
-    A positive cost may leave a debt. A negative one gives back, never above the capacity.
+    A positive cost may leave a debt. A negative one gives back, never above the capacity. Bans are
+    not settled.
     """
     buckets = _Buckets(states, now)
     for charge in charges:
         buckets.look(charge)
     for charge in charges:
-        buckets.add(charge, -charge.cost)
+        if charge.kind != "ban":
+            buckets.add(charge, -charge.cost)
     return buckets.writes()
 
 
 def outcome(
-    charge: Charge, shadow: bool, needed: int, tokens: int, last_refill: int, now: int
+    charge: Charge, shadow: bool, needed: int, taken: int, tokens: int, last_refill: int, now: int
 ) -> Outcome:
     """Say in seconds and whole tokens what became of one charge.
 
     :param needed: the tokens that the bucket must hold before it affords the charge; 0 if it
         did afford it.
-    :param tokens: the balance after the call, in parts.
+    :param taken: the tokens that were taken.
+    :param tokens: the balance after the call, in parts. Of slots, how many are held.
+    :param last_refill: of slots, when the last one is free.
     """
     limit = charge.limit
     wait_for: int | None = 0
+    if charge.kind == "slot":
+        # Nobody knows when a slot is given back, so a client may ask again soon.
+        wait_for = SECOND if needed else 0
+        free = max(0, limit.capacity - tokens) * limit.scale
+        return Outcome.of(charge, shadow, free, wait_for, last_refill - now, taken)
     if needed > limit.capacity:
         wait_for = None
     elif needed:
@@ -139,7 +164,9 @@ def outcome(
         # Without any wait it would look allowed.
         wait_for = _time_to(limit, needed * limit.scale, tokens, last_refill, now) or 1
     full_in = _time_to(limit, limit.full, tokens, last_refill, now)
-    return Outcome.of(charge, shadow, tokens, wait_for, full_in)
+    if charge.kind == "ban" and wait_for:
+        full_in = wait_for  # clients hear when the ban is over, not when all is forgotten
+    return Outcome.of(charge, shadow, tokens, wait_for, full_in, taken)
 
 
 def _time_to(limit: Limit, balance: int, tokens: int, last_refill: int, now: int) -> int:
@@ -149,72 +176,150 @@ def _time_to(limit: Limit, balance: int, tokens: int, last_refill: int, now: int
     return -(-(balance - tokens) // limit.step) * limit.tick - (now - last_refill)
 
 
+Role = Literal["take", "shadow", "held"]
+
+
+@dataclass(slots=True)
+class Row:
+    """One charge of a call, and what becomes of it."""
+
+    charge: Charge
+    role: Role
+    #: Tokens that the bucket needs to afford the charge; 0 if it does afford it.
+    needed: int = 0
+    #: Tokens that were taken.
+    taken: int = 0
+
+
+def bans_that_count(rows: Sequence[Row]) -> list[Row]:
+    """Return those bans of a call that count a refusal of their charges; none if a ban refused.
+
+    A ban of a dry run counts the refusals of dry-run limits too.
+    """
+    bans = [row for row in rows if row.charge.kind == "ban"]
+    banned = {row.role for row in bans if row.needed}
+    counting = []
+    for ban in bans:
+        refused = (
+            row.needed and ban.charge.key in row.charge.counts_for
+            for row in rows
+            if row.role == "take" or ban.role == "shadow"
+        )
+        if any(refused) and not banned & {"take", ban.role}:
+            counting.append(ban)
+    return counting
+
+
 class _Buckets:
     """The buckets of one call: all looked at and judged, then charged, then written."""
 
-    def __init__(self, states: Mapping[str, State], now: int) -> None:
+    def __init__(self, states: Mapping[str, Kept], now: int) -> None:
         #: The stored buckets. An absent one comes in once it is charged.
         self._states = dict(states)
         #: Each bucket as the last charge that looked at it saw it, and that charge's limit.
         self._seen: dict[str, tuple[State, Limit]] = {}
+        #: The slots that were looked at.
+        self._slots: dict[str, Slots] = {}
         #: Tokens that this call asks of each bucket.
         self._wanted: dict[str, int] = {}
         #: Held tokens that each bucket got back.
         self._returned: dict[str, int] = {}
+        #: Bans that counted the refusal.
+        self._counted: set[str] = set()
         self._changed: set[str] = set()
         self._now = now
 
-    def look(self, charge: Charge) -> State:
-        """Return the bucket as it stands now. An absent one is full for whoever looks."""
-        key, limit = charge.key, charge.limit
-        stored = self._states.get(key)
-        state, set_back = refresh(limit, stored, self._now)
-        if stored is not None:
+    def look(self, charge: Charge) -> None:
+        """See the bucket as it stands now. An absent one is full for whoever looks."""
+        key, limit, stored = charge.key, charge.limit, self._states.get(charge.key)
+        if charge.kind == "slot":
+            if key not in self._slots:
+                self._slots[key] = Slots(stored if isinstance(stored, Mapping) else {}, self._now)
+            self._slots[key].look(charge)
+            return
+        found = stored if isinstance(stored, State) else None
+        state, set_back = refresh(limit, found, self._now)
+        if found is not None:
             self._states[key] = state
         if set_back:
             self._changed.add(key)
         self._seen[key] = state, limit
-        return state
 
-    def judge(self, charge: Charge, shadow: bool) -> int:
+    def judge(self, row: Row) -> int:
         """Return the tokens that the bucket needs to afford a charge; 0 if it does afford it."""
-        state = self.look(charge)
-        wanted = self._wanted.get(charge.key, 0) + charge.cost
-        affordable = charge.cost == 0 or wanted * charge.limit.scale <= state.tokens
-        if affordable or not shadow:
-            self._wanted[charge.key] = wanted
+        charge, key = row.charge, row.charge.key
+        if charge.kind == "slot":
+            return 0 if self._slots[key].affords(charge) else 1
+        state, limit = self._seen[key]
+        if charge.kind == "ban":
+            return 0 if state.tokens >= limit.scale else 1
+        wanted = self._wanted.get(key, 0) + charge.cost
+        affordable = charge.cost == 0 or wanted * limit.scale <= state.tokens
+        if affordable or row.role == "take":
+            self._wanted[key] = wanted
         return 0 if affordable else wanted
 
-    def add(self, charge: Charge, amount: int) -> None:
-        """Add whole tokens, or take them if the amount is negative."""
+    def add(self, charge: Charge, amount: int) -> int:
+        """Add whole tokens, or take them if the amount is negative. Return how many were taken."""
         key = charge.key
+        if amount > 0:
+            self._returned[key] = self._returned.get(key, 0) + amount
+        if charge.kind == "slot":
+            return self._slots[key].add(charge, amount)
         if amount == 0 or (amount > 0 and key not in self._states):
-            return
+            return 0
         state, limit = self._seen[key]
         balance = _bounded(state.tokens + amount * limit.scale, limit)
-        state = State(balance, state.last_refill, limit.scale)
-        self._states[key] = state
-        self._seen[key] = state, limit
-        self._changed.add(key)
+        self._put(key, State(balance, state.last_refill, limit.scale), limit)
+        return max(-amount, 0)
 
-    def give_back(self, charge: Charge) -> None:
-        """Give back tokens that were taken earlier for the same request."""
-        self._returned[charge.key] = self._returned.get(charge.key, 0) + charge.cost
-        self.add(charge, charge.cost)
-
-    def outcome(self, charge: Charge, shadow: bool, needed: int) -> Outcome:
-        """Say what became of a charge, once all are charged."""
+    def take_up_to(self, charge: Charge) -> int:
+        """Take what is left, as far as the charge may. Return how many tokens were taken."""
         state, limit = self._seen[charge.key]
-        if limit is not charge.limit:  # which may count in other parts
-            state, _ = refresh(charge.limit, state, self._now)
+        most = (charge.up_to or 0) - charge.cost
+        return self.add(charge, -max(0, min(most, state.tokens // limit.scale)))
+
+    def count(self, ban: Row) -> None:
+        """Take one token for a refusal, if there is one. A ban that is left without begins."""
+        key, (state, limit) = ban.charge.key, self._seen[ban.charge.key]
+        if state.tokens < limit.scale or key in self._counted:
+            return
+        self._counted.add(key)
+        ban.taken = 1
+        state = State(state.tokens - limit.scale, state.last_refill, limit.scale)
+        if state.tokens < limit.scale:
+            ban.needed = 1
+            # From this debt the bucket has its next token when the ban is over.
+            debt = ban.charge.lasts // limit.tick * limit.step
+            state = State(_bounded(limit.scale - debt, limit), self._now, limit.scale)
+        self._put(key, state, limit)
+
+    def outcome(self, row: Row) -> Outcome:
+        """Say what became of a charge, once all are charged."""
+        charge, needed = row.charge, row.needed
+        if charge.kind == "slot":
+            holders = self._slots[charge.key].holders
+            tokens, last_refill = len(holders), last_free(holders, self._now)
+        else:
+            state, limit = self._seen[charge.key]
+            if limit is not charge.limit:  # which may count in other parts
+                state, _ = refresh(charge.limit, state, self._now)
+            tokens, last_refill = state.tokens, state.last_refill
         if needed:
             # What was given back must be taken again: a wait without it would end in a refusal.
             needed += self._returned.get(charge.key, 0)
-        return outcome(charge, shadow, needed, state.tokens, state.last_refill, self._now)
+        shadow = row.role == "shadow"
+        return outcome(charge, shadow, needed, row.taken, tokens, last_refill, self._now)
 
-    def writes(self) -> dict[str, State]:
-        """Return the states to store."""
-        return {key: self._states[key] for key in self._changed}
+    def writes(self) -> dict[str, Kept]:
+        """Return what to store. Slots that nobody holds are not kept."""
+        changed: dict[str, Kept] = {key: self._states[key] for key in self._changed}
+        return changed | {key: s.holders for key, s in self._slots.items() if s.changed}
+
+    def _put(self, key: str, state: State, limit: Limit) -> None:
+        self._states[key] = state
+        self._seen[key] = state, limit
+        self._changed.add(key)
 
 
 def _rescale(tokens: int, old: int, new: int) -> int:

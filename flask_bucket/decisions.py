@@ -16,6 +16,9 @@ from .limits import EXACT, SECOND, Limit
 #: outage this process's own.
 TakenFrom = Literal["store", "local"]
 
+#: What a bucket is: a token bucket, one that counts refusals, or a set of slots.
+Kind = Literal["rate", "ban", "slot"]
+
 
 @dataclass(frozen=True, slots=True)
 class Charge:
@@ -35,6 +38,17 @@ class Charge:
     returns: bool = False
     #: Of a charge that was taken: where it is given back.
     taken_from: TakenFrom = "store"
+    #: A ban must hold a token. It loses one if the request is refused, and not by a ban. A slot
+    #: must be free. It is held until it is given back, or its time is over.
+    kind: Kind = "rate"
+    #: The most tokens to take, if more than the cost are left when all else is charged.
+    up_to: int | None = None
+    #: Who holds a slot. The same member holds at most one.
+    member: str = ""
+    #: Microseconds that a ban lasts, or that a slot is held at most.
+    lasts: int = 0
+    #: The keys of the bans that count it when this bucket refuses.
+    counts_for: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if type(self.cost) is not int or not -EXACT < self.cost < EXACT:
@@ -44,12 +58,17 @@ class Charge:
             )
 
     def taken_as(self, outcome: Outcome) -> Charge:
-        """Return this charge as it was taken, so that it is given back in the same place."""
-        return replace(self, taken_from=outcome.taken_from)
+        """Return this charge as it was taken, so that as much is given back in the same place."""
+        cost = self.cost if self.up_to is None else outcome.taken
+        return replace(self, cost=cost, up_to=None, taken_from=outcome.taken_from)
 
     def given_back(self) -> Charge:
-        """Return the charge that gives this one's tokens back when it is settled."""
+        """Return the charge that gives this one's tokens or slot back when it is settled."""
         return replace(self, cost=-self.cost)
+
+    def refusal(self) -> Charge:
+        """Return a charge that every bucket refuses, so that this ban counts a refusal."""
+        return Charge(self.limit, self.key, self.limit.capacity + 1, counts_for=(self.key,))
 
 
 class Charges(tuple[Charge, ...]):
@@ -94,16 +113,28 @@ class Outcome:
     #: True for a dry-run limit, which is reported but refuses nothing.
     shadow: bool = False
     taken_from: TakenFrom = "store"
+    kind: Kind = "rate"
+    #: Tokens that were taken: more than the cost if the charge was one *up to* a maximum. Of a
+    #: slot, 1 unless its member held one already. Of a ban, 1 if it counted the refusal; then it
+    #: begins with this refusal if it is not allowed.
+    taken: int = 0
 
     @classmethod
     def of(
-        cls, charge: Charge, shadow: bool, tokens: int, wait: int | None, full_in: int
+        cls,
+        charge: Charge,
+        shadow: bool,
+        tokens: int,
+        wait: int | None,
+        full_in: int,
+        taken: int = 0,
     ) -> Outcome:
         """Round for people.
 
         :param tokens: the balance in parts, which settling may have left below zero.
         :param wait: microseconds until the cost can be afforded; None if never.
         :param full_in: microseconds until the bucket is full.
+        :param taken: see :attr:`taken`.
         """
         return cls(
             charge.limit,
@@ -114,12 +145,16 @@ class Outcome:
             None if wait is None else wait / SECOND,
             full_in / SECOND,
             shadow,
+            kind=charge.kind,
+            taken=taken,
         )
 
     def settled(self, tokens: int) -> Outcome:
         """Return this outcome after `tokens` more (or fewer, if negative) were taken."""
         limit = self.limit
         remaining = min(limit.capacity, max(0, self.remaining - tokens))
+        if self.kind == "slot":
+            return replace(self, remaining=remaining)
         seconds = tokens * limit.scale * limit.tick / (limit.step * SECOND)
         reset_after = max(0.0, self.reset_after + seconds)
         return replace(self, remaining=remaining, reset_after=reset_after)
@@ -137,7 +172,8 @@ class Decision:
     """
 
     allowed: bool
-    #: One for each charge, in their order; those of dry-run limits last.
+    #: One for each charge, in their order; then those of dry-run limits, and of bans that were
+    #: charged at an earlier point and counted this refusal.
     outcomes: tuple[Outcome, ...] = ()
     #: Seconds until the request would be allowed: 0.0 when it is, None when it never will be.
     retry_after: float | None = 0.0
@@ -161,9 +197,12 @@ class Decision:
         """The outcome that a client should hear about; None if no limit applied.
 
         If the request is refused, that is the refused one with the longest wait; else the one with
-        the fewest tokens remaining. Clients never hear about dry-run limits.
+        the fewest tokens remaining. Clients never hear about dry-run limits, and hear about bans
+        and slots only when these refuse.
         """
-        enforced = [o for o in self.outcomes if not o.shadow]
+        enforced = [
+            o for o in self.outcomes if not o.shadow and (o.kind == "rate" or not o.allowed)
+        ]
         if len(enforced) == 1:
             return enforced[0]
         if refused := [o for o in enforced if not o.allowed]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from urllib.parse import quote, unquote
 
+from .decisions import Kind
 from .errors import ConfigError
 
 #: A part of a key that is longer than this, in bytes, is replaced by a digest.
@@ -21,6 +22,9 @@ _MARK = "#"
 
 #: Sets apart scopes that this package makes from those that endpoints and users can have.
 SCOPE_MARK = "@"
+
+#: Start the names of buckets of each kind. No spelled name begins with one.
+KIND_MARKS: dict[Kind, str] = {"rate": "", "ban": "!", "slot": "@"}
 
 
 def spelled(part: str) -> str:
@@ -76,12 +80,13 @@ def checked_name(name: object) -> str:
     return name
 
 
-def ending(scope: str, name: str) -> str:
+def ending(scope: str, name: str, kind: Kind = "rate") -> str:
     """Return the rest of a key after the client.
 
     :param scope: spelled already.
+    :param kind: of the bucket. Names of different kinds never meet.
     """
-    return f":{scope}:{spelled(name)}"
+    return f":{scope}:{KIND_MARKS[kind]}{spelled(name)}"
 
 
 def keys_start(prefix: str, client: str | None = None) -> str:
@@ -108,6 +113,12 @@ class KeyParts:
         client, end, rest = rest.partition("}:")
         scope, colon, name = rest.rpartition(":")
         return cls(prefix, client, scope, name) if brace and end and colon else None
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of the bucket."""
+        marks = (kind for kind, mark in KIND_MARKS.items() if mark and self.name.startswith(mark))
+        return next(marks, "rate")
 
     @property
     def ending(self) -> str:

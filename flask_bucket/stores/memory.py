@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 
 from .. import bucket, forks
-from ..bucket import State
+from ..bucket import Kept, State
 from ..decisions import Charge, Decision, no_negative_cost
 from ..keys import KeyParts
 from .base import checked_now
@@ -32,7 +32,7 @@ class MemoryStore:
 
     def __init__(self, clock: Callable[[], int] | None = None) -> None:
         self._clock = clock or _monotonic_clock()
-        self._states: dict[str, State] = {}
+        self._states: dict[str, Kept] = {}
         #: When each bucket expires, on this store's clock, whatever `now` a caller passes.
         self._expires: dict[str, int] = {}
         #: A heap with one entry for each bucket, due at an expiry that may have moved since. When
@@ -57,7 +57,7 @@ class MemoryStore:
             clock, now = self._times(now)
             states = self._read(everything)
             decision, writes = bucket.take(states, charges, now, held=held, shadow=shadow)
-            self._write(writes, everything, clock)
+            self._write(writes, everything, clock, now)
         return decision
 
     def peek(self, charges: Sequence[Charge], now: int | None = None) -> Decision:
@@ -70,7 +70,7 @@ class MemoryStore:
     def settle(self, charges: Sequence[Charge], now: int | None = None) -> None:
         with self._lock:
             clock, now = self._times(now)
-            self._write(bucket.settle(self._read(charges), charges, now), charges, clock)
+            self._write(bucket.settle(self._read(charges), charges, now), charges, clock, now)
 
     def reset(self, client: str | None = None, key_prefix: str | None = None) -> int:
         with self._lock:
@@ -99,15 +99,21 @@ class MemoryStore:
         clock = checked_now(self._clock())
         return clock, clock if now is None else checked_now(now)
 
-    def _read(self, charges: Sequence[Charge]) -> dict[str, State]:
+    def _read(self, charges: Sequence[Charge]) -> dict[str, Kept]:
         return {c.key: self._states[c.key] for c in charges if c.key in self._states}
 
-    def _write(self, writes: Mapping[str, State], charges: Sequence[Charge], clock: int) -> None:
+    def _write(
+        self, writes: Mapping[str, Kept], charges: Sequence[Charge], clock: int, now: int
+    ) -> None:
         for charge in charges:
             state = writes.get(charge.key)
-            if state is None or state.scale != charge.limit.scale:
+            if state is None or (isinstance(state, State) and state.scale != charge.limit.scale):
                 continue
-            expires = clock + bucket.ttl(charge.limit, state) * 1000
+            if not state:  # nobody holds a slot
+                self._states.pop(charge.key, None)
+                self._expires.pop(charge.key, None)
+                continue
+            expires = clock + bucket.ttl(charge.limit, state, now) * 1000
             if charge.key not in self._queued:
                 heapq.heappush(self._queue, (expires, charge.key))
                 self._queued.add(charge.key)

@@ -153,7 +153,9 @@ class RefusalStore(WrappingStore):
             for charge, outcome in zip(charges, decision.outcomes, strict=False):
                 # If one call charges a bucket twice, it was asked for the sum. Nothing is known
                 # of the parts.
-                if not outcome.allowed and not charge.returns and keys.count(charge.key) == 1:
+                if outcome.allowed or charge.returns or charge.kind == "slot":
+                    continue
+                if keys.count(charge.key) == 1:
                     self._refusals[charge.key] = RememberedRefusal(
                         outcome, decision.now, sent, answered
                     )

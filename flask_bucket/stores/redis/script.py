@@ -11,6 +11,10 @@ from ..base import checked_now
 from .links import Call
 from .replies import FAILURES, translated
 
+#: The time of the decision and, for each charge, the tokens that its bucket needs, those taken and
+#: those left, and its last refill. The rows are in the order of the arguments.
+Reply = tuple[int, list[tuple[int, int, int, int]]]
+
 
 class Script:
     """Decides about any number of charges in one call, all of which one server must keep.
@@ -34,12 +38,12 @@ class Script:
             return self._take_again(charges)
         no_negative_cost((*charges, *held, *shadow))
         reply = self.run(b"take", charges, held, shadow, now)
-        return _decision(reply, charges, shadow)
+        return _decision(reply, charges, shadow, held)
 
     def peek(self, charges: Sequence[Charge], now: int | None) -> Decision:
         """Look at all. See ``Store.peek``."""
         no_negative_cost(charges)
-        return _decision(self.run(b"peek", charges, now=now), charges, ())
+        return _decision(self.run(b"peek", charges, now=now), charges)
 
     def settle(self, charges: Sequence[Charge], now: int | None) -> None:
         """Settle all. See ``Store.settle``."""
@@ -52,15 +56,15 @@ class Script:
         held: Sequence[Charge] = (),
         shadow: Sequence[Charge] = (),
         now: int | None = None,
-    ) -> list[int]:
-        """Return the reply to one call: see ``bucket.lua``.
+    ) -> Reply:
+        """Return the reply to one call.
 
         :raises StoreUnavailable: if there is none, or it is not one of the script's.
         """
-        count = len(charges) + len(held) + len(shadow)
-        if not count:
-            return [0]
-        return _reply(self._prepare(*arguments(mode, charges, held, shadow, now)), count)
+        if not (charges or held or shadow):
+            return 0, []
+        call = self._prepare(*arguments(mode, charges, held, shadow, now))
+        return _read(call, charges, shadow, held)
 
     def _take_again(self, charges: Charges) -> Decision:
         """Take charges that come again, with a call that is packed once."""
@@ -69,7 +73,7 @@ class Script:
             no_negative_cost(charges)
             call = self._prepare(*arguments(b"take", charges))
             charges.prepared = self, call
-        return _decision(_reply(call, len(charges)), charges, ())
+        return _decision(_read(call, charges), charges)
 
 
 def arguments(
@@ -85,36 +89,84 @@ def arguments(
     """
     keys: list[str] = []
     rows: list[bytes | str | int] = []
-    for kind, some in ((b"take", charges), (b"shadow", shadow), (b"held", held)):
+    special = False
+    for role, some in ((b"take", charges), (b"shadow", shadow), (b"held", held)):
         for charge in some:
             limit = charge.limit
             keys.append(charge.key)
-            rows += (kind, charge.cost, limit.capacity, limit.scale, limit.step, limit.tick)
+            rows += (role, charge.cost, limit.capacity, limit.scale, limit.step, limit.tick)
+            special = special or charge.kind != "rate" or charge.up_to is not None
+    if special:
+        _add_kinds(rows, charges, shadow, held)
     return [len(keys), *keys, mode, b"" if now is None else checked_now(now), *rows]
 
 
-def rows_of(reply: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Return what a reply says of each charge: tokens needed, tokens left, and last refill."""
-    return [*zip(reply[1::3], reply[2::3], reply[3::3], strict=True)]
+def _add_kinds(
+    rows: list[bytes | str | int],
+    charges: Iterable[Charge],
+    shadow: Iterable[Charge],
+    held: Iterable[Charge],
+) -> None:
+    """Name the kinds of charges in their rows, and add the arguments that these need."""
+    asked = (("take", charges), ("shadow", shadow), ("held", held))
+    roles = [(role, charge) for role, some in asked for charge in some]
+    for i, (role, charge) in enumerate(roles):
+        kind: str = charge.kind
+        if kind == "slot":
+            rows += (charge.lasts, charge.member)
+        elif kind == "ban":
+            counted = ("take", "shadow") if role == "shadow" else ("take",)
+            places = [
+                str(place)
+                for place, (other_role, other) in enumerate(roles, start=1)
+                if other_role in counted and charge.key in other.counts_for
+            ]
+            rows[6 * i + 1] = 0  # nothing is taken or given back but by counting
+            rows += (charge.lasts, " ".join(places))
+        elif charge.up_to is not None:
+            kind = "up-to"
+            rows += (charge.up_to, "")
+        else:
+            continue
+        rows[6 * i] = f"{role} {kind}"
 
 
-def _reply(call: Call, charges: int) -> list[int]:
+def _read(
+    call: Call,
+    charges: Sequence[Charge],
+    shadow: Sequence[Charge] = (),
+    held: Sequence[Charge] = (),
+) -> Reply:
     try:
         reply = call()
     except FAILURES as error:
         raise translated(error) from error
-    if type(reply) is not list or len(reply) != 1 + 3 * charges or {*map(type, reply)} != {int}:
+    count = len(charges) + len(shadow) + len(held)
+    sizes = (1 + 3 * count, 1 + 4 * count)
+    if type(reply) is not list or len(reply) not in sizes or {*map(type, reply)} != {int}:
         raise StoreUnavailable(f"the reply is not one of the script's: {reply!r:.100}")
-    return reply
+    rows, taken = reply[1 : sizes[0]], reply[sizes[0] :]
+    needed = rows[::3]
+    if not taken:  # without kinds, a charge takes its cost if it takes anything
+        allowed = not any(needed[: len(charges)])
+        asked = zip((*charges, *shadow), needed, strict=False)
+        taken = [charge.cost if allowed and not lacks else 0 for charge, lacks in asked]
+        taken += [0] * len(held)
+    return reply[0], [*zip(needed, taken, rows[1::3], rows[2::3], strict=True)]
 
 
-def _decision(reply: list[int], charges: Sequence[Charge], shadow: Sequence[Charge]) -> Decision:
-    now = reply[0]
+def _decision(
+    reply: Reply,
+    charges: Sequence[Charge],
+    shadow: Sequence[Charge] = (),
+    held: Sequence[Charge] = (),
+) -> Decision:
+    now, rows = reply
     outcomes: list[Outcome] = []
-    i = 1
-    for dry_run, some in ((False, charges), (True, shadow)):
-        for charge in some:
-            needed, tokens, last_refill = reply[i : i + 3]
-            outcomes.append(outcome(charge, dry_run, needed, tokens, last_refill, now))
-            i += 3
+    for i, charge in enumerate((*charges, *shadow)):
+        outcomes.append(outcome(charge, i >= len(charges), *rows[i], now))
+    for charge, row in zip(held, rows[len(outcomes) :], strict=True):
+        # Of what was charged earlier, only a ban that counts the refusal is news.
+        if charge.kind == "ban" and row[1]:
+            outcomes.append(outcome(charge, False, *row, now))
     return Decision.of(tuple(outcomes), now)

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ...bucket import outcome
+from ...bucket import Row, bans_that_count, outcome
 from ...decisions import Charge, Decision, Outcome, no_negative_cost
 from ...errors import StoreUnavailable
 from .replies import Scattered
-from .script import Script, rows_of
+from .script import Reply, Script
 
 #: Names the part of a key. Keys of the same part can be charged in one call.
 PartOf = Callable[[str], Any]
@@ -32,20 +32,23 @@ class Part:
     held: list[Charge] = field(default_factory=list)
     #: The place of each charge and dry-run charge in the whole decision.
     places: list[int] = field(default_factory=list)
-    #: Empty until the call was made.
-    reply: list[int] = field(default_factory=list)
+    #: None until the call was made.
+    reply: Reply | None = None
 
     @property
     def allowed(self) -> bool:
         """Whether the call was made, and all charges were affordable."""
-        return bool(self.reply) and not any(self._needed()[: len(self.charges)])
+        return self.reply is not None and not any(
+            needed for needed, _, _, _ in self.reply[1][: len(self.charges)]
+        )
 
     def taken(self) -> list[Charge]:
         """Return what the call took; of a peek, what it would take."""
-        if not self.allowed:
-            return []
-        asked = zip((*self.charges, *self.shadow), self._needed(), strict=False)
-        return [charge for charge, needed in asked if not needed]
+        _, rows = self.reply or (0, [])
+        asked = zip((*self.charges, *self.shadow), rows, strict=False)
+        return [
+            replace(charge, cost=taken, up_to=None) for charge, (_, taken, _, _) in asked if taken
+        ]
 
     def outcomes(
         self, returned: Iterable[Charge] = (), held: Iterable[Charge] = ()
@@ -57,20 +60,22 @@ class Part:
             them again.
         """
         back, again = _tokens(returned), _tokens(held)
+        now, rows = self.reply or (0, [])
         found = {}
         for i, charge in enumerate((*self.charges, *self.shadow)):
-            needed, tokens, last_refill = rows_of(self.reply)[i]
-            tokens = min(charge.limit.full, tokens + back[charge.key] * charge.limit.scale)
+            needed, taken, tokens, last_refill = rows[i]
+            if charge.kind == "slot":
+                tokens -= back[charge.key]
+            else:
+                tokens = min(charge.limit.full, tokens + back[charge.key] * charge.limit.scale)
             if needed:
                 needed += again[charge.key]
+            if back:
+                taken = 0
             dry_run = i >= len(self.charges)
-            found[self.places[i]] = outcome(
-                charge, dry_run, needed, tokens, last_refill, self.reply[0]
-            )
+            told = outcome(charge, dry_run, needed, taken, tokens, last_refill, now)
+            found[self.places[i]] = told
         return found
-
-    def _needed(self) -> list[int]:
-        return [needed for needed, _, _ in rows_of(self.reply)]
 
 
 class Spread:
@@ -89,6 +94,24 @@ class Spread:
     ) -> Decision:
         """Charge all, or none. See ``Store.take``."""
         no_negative_cost((*charges, *held, *shadow))
+        rows = [
+            *(Row(charge, "take") for charge in charges),
+            *(Row(charge, "shadow") for charge in shadow),
+            *(Row(charge, "held") for charge in held if charge.kind == "ban"),
+        ]
+        held = [charge for charge in held if charge.kind != "ban"]
+        decision = self._take(_uncounted(charges), held, _uncounted(shadow), now)
+        for row, told in zip(rows, decision.outcomes, strict=False):
+            row.needed = 0 if told.allowed else 1
+        return self._counted(decision, rows, now)
+
+    def _take(
+        self,
+        charges: Sequence[Charge],
+        held: Sequence[Charge],
+        shadow: Sequence[Charge],
+        now: int | None,
+    ) -> Decision:
         parts = _divided(self._part_of, charges, held, shadow)
         # Dry-run charges are taken only if the others are, so parts without others come last.
         judging = sorted((p for p in parts if p.places), key=lambda part: not part.charges)
@@ -112,7 +135,7 @@ class Spread:
     def peek(self, charges: Sequence[Charge], now: int | None) -> Decision:
         """Look at all. See ``Store.peek``."""
         no_negative_cost(charges)
-        parts = _divided(self._part_of, charges)
+        parts = _divided(self._part_of, _uncounted(charges))
         for part in parts:
             part.reply = self._script.run(b"peek", part.charges, now=now)
         if all(part.allowed for part in parts):
@@ -146,6 +169,18 @@ class Spread:
         for part in asked:
             outcomes |= part.outcomes([*part.taken(), *part.held], part.held)
         return _decision([refused, *asked], outcomes)
+
+    def _counted(self, decision: Decision, rows: Sequence[Row], now: int | None) -> Decision:
+        """Let bans count the refusal, in a call for each: only now is it known who refused."""
+        outcomes = [*decision.outcomes]
+        for ban in {row.charge.key: row for row in reversed(bans_that_count(rows))}.values():
+            with suppress(StoreUnavailable):
+                answer = self._script.take([ban.charge.refusal()], [ban.charge], (), now)
+                for told in answer.outcomes[1:]:  # nothing if the ban has begun meanwhile
+                    place = rows.index(ban)
+                    told = replace(told, shadow=ban.role == "shadow")
+                    outcomes[place : place + 1] = [told]
+        return Decision.of(tuple(outcomes), decision.now)
 
     def _give_back(self, charges: Iterable[Charge], now: int | None) -> None:
         """Give back what can be: the decision stands, even if a node is lost meanwhile."""
@@ -194,8 +229,13 @@ def _divided(
     return [parts[name] for name in sorted(parts)]  # type: ignore[type-var]  # numbers or texts
 
 
+def _uncounted(charges: Iterable[Charge]) -> list[Charge]:
+    """Return charges whose refusals no ban counts in the same call."""
+    return [replace(charge, counts_for=()) if charge.counts_for else charge for charge in charges]
+
+
 def _decision(parts: Iterable[Part], outcomes: dict[int, Outcome]) -> Decision:
-    now = max((part.reply[0] for part in parts), default=0)
+    now = max((part.reply[0] for part in parts if part.reply), default=0)
     return Decision.of(tuple(outcomes[place] for place in sorted(outcomes)), now)
 
 
