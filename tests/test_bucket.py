@@ -7,6 +7,7 @@ import pytest
 from flask_bucket.bucket import (
     STEP_TOLERANCE,
     TTL_MARGIN,
+    Kept,
     State,
     refresh,
     settle,
@@ -222,4 +223,231 @@ def test_giving_back_to_an_absent_bucket_leaves_it_absent() -> None:
 def test_a_debt_is_cut_to_one_that_is_counted_exactly() -> None:
     lowest = LIMIT.full - (EXACT - 1)
     states = settle({}, [charge(EXACT - 1), charge(EXACT - 1)], START)
-    assert states["a"].tokens == lowest
+    assert states["a"] == State(lowest, START, LIMIT.scale)
+
+
+#: Three refusals an hour, and then out for a day.
+THREE = Limit(3, 3, 3_600)
+DAY = 86_400 * SECOND
+
+
+def ban(lasts: int = DAY, key: str = "ban") -> Charge:
+    return Charge(THREE, key, kind="ban", lasts=lasts)
+
+
+def counted(cost: int = 1, key: str = "a", ban: str = "ban") -> Charge:
+    """A charge whose refusal a ban counts."""
+    return Charge(LIMIT, key, cost, counts_for=(ban,))
+
+
+def test_a_ban_loses_a_token_to_a_refused_request_and_none_to_an_allowed_one() -> None:
+    states = {"a": holding(1)}
+    allowed, writes = take(states, [counted(1), ban()], START)
+    assert (allowed.allowed, writes) == (True, {"a": holding(0)})
+    refused, writes = take(states, [counted(2), ban()], START)
+    assert (refused.allowed, writes) == (False, {"ban": holding(2, THREE)})
+    assert [(o.allowed, o.taken) for o in refused.outcomes] == [(False, 0), (True, 1)]
+
+
+def test_a_ban_counts_only_the_refusals_of_its_own_charges() -> None:
+    states = {"a": holding(0)}
+    for other in (charge(1), counted(1, ban="another")):
+        refused, writes = take(states, [other, ban()], START)
+        assert (refused.allowed, writes) == (False, {})
+
+
+def test_a_request_is_counted_once_however_many_charges_are_refused() -> None:
+    states = {"a": holding(0), "b": holding(0)}
+    _, writes = take(states, [counted(), counted(key="b"), ban(), ban()], START)
+    assert writes == {"ban": holding(2, THREE)}
+
+
+def test_the_refusal_that_leaves_less_than_a_token_begins_the_ban_and_tells_its_end() -> None:
+    states = {"a": holding(0), "ban": holding(1.5, THREE)}
+    refused, writes = take(states, [counted(), ban()], START)
+    assert refused.retry_after == 86_400.0
+    assert refused.binding is refused.outcomes[1]
+    assert (refused.binding.taken, refused.binding.reset_after) == (1, 86_400.0)
+    begun = writes["ban"]
+    assert isinstance(begun, State)
+    for early, tokens in ((1, False), (0, True)):
+        state, _ = refresh(THREE, begun, START + DAY - early)
+        assert (state.tokens >= THREE.scale) is tokens
+    assert state == holding(1, THREE, at=START + DAY)
+
+
+def test_a_ban_refuses_takes_nothing_and_is_left_as_it_is() -> None:
+    states = {"a": holding(3), "ban": holding(-5, THREE)}
+    for asked in (counted(1), counted(9)):
+        refused, writes = take(states, [asked, ban()], START)
+        assert (refused.allowed, writes) == (False, {})
+        assert refused.outcomes[1].taken == 0
+        assert refused.outcomes[1].retry_after == 6 * 1_200
+
+
+def test_a_request_that_a_ban_refuses_counts_for_no_other_ban() -> None:
+    states = {"a": holding(0), "ban": holding(0, THREE)}
+    charges = [Charge(LIMIT, "a", counts_for=("ban", "other")), ban(key="other"), ban()]
+    _, writes = take(states, charges, START)
+    assert writes == {}
+
+
+def test_a_ban_that_was_charged_earlier_counts_and_refuses_nothing() -> None:
+    empty = {"a": holding(3), "ban": holding(0, THREE)}
+    allowed, _ = take(empty, [counted()], START, held=[ban()])
+    assert allowed.allowed
+    refused, writes = take({"a": holding(0)}, [counted()], START, held=[ban()])
+    assert writes == {"ban": holding(2, THREE)}
+    assert [(o.kind, o.allowed, o.taken) for o in refused.outcomes] == [
+        ("rate", False, 0),
+        ("ban", True, 1),
+    ]
+
+
+def test_an_enforced_ban_does_not_count_a_dry_run_limit_and_a_ban_of_a_dry_run_does() -> None:
+    states = {"a": holding(0)}
+    _, writes = take(states, [ban()], START, shadow=[counted()])
+    assert writes == {}
+    reported, writes = take(states, [], START, shadow=[counted(), ban()])
+    assert (reported.allowed, writes) == (True, {"ban": holding(2, THREE)})
+
+
+def test_a_ban_of_a_dry_run_is_reported_and_refuses_nothing() -> None:
+    states = {"a": holding(3), "ban": holding(0, THREE)}
+    reported, writes = take(states, [charge(1)], START, shadow=[ban()])
+    assert (reported.allowed, writes) == (True, {"a": holding(2)})
+    assert not reported.outcomes[1].allowed
+
+
+def test_a_ban_in_coarse_ticks_lasts_exactly_as_long() -> None:
+    limit = Limit(10_007, 10_007, 30 * 86_400)  # counts in milliseconds
+    states = {"a": holding(0), "ban": holding(1, limit)}
+    refused, _ = take(
+        states, [counted(), Charge(limit, "ban", kind="ban", lasts=90 * SECOND)], START
+    )
+    assert refused.retry_after == 90.0
+
+
+def test_no_ban_is_settled() -> None:
+    assert settle({"ban": holding(1, THREE)}, [ban(), ban().given_back()], START) == {}
+
+
+def test_a_charge_up_to_a_maximum_takes_what_there_is() -> None:
+    for tokens, taken in ((1.5, 1), (3, 3), (19, 5)):
+        decision, writes = take({"a": holding(tokens)}, [Charge(LIMIT, "a", 1, up_to=5)], START)
+        assert (decision.outcomes[0].taken, writes) == (taken, {"a": holding(tokens - taken)})
+
+
+def test_a_charge_up_to_a_maximum_needs_its_cost() -> None:
+    refused, writes = take({"a": holding(1.9)}, [Charge(LIMIT, "a", 2, up_to=5)], START)
+    assert (refused.allowed, refused.outcomes[0].taken, writes) == (False, 0, {})
+
+
+def test_a_maximum_below_the_cost_changes_nothing() -> None:
+    decision, _ = take({"a": holding(5)}, [Charge(LIMIT, "a", 2, up_to=1)], START)
+    assert decision.outcomes[0].taken == 2
+
+
+def test_the_other_charges_of_a_bucket_come_before_more_than_the_cost() -> None:
+    first = Charge(LIMIT, "a", 1, up_to=20)
+    decision, writes = take({"a": holding(5)}, [first, charge(2)], START, shadow=[charge(1)])
+    assert [outcome.taken for outcome in decision.outcomes] == [2, 2, 1]
+    assert writes == {"a": holding(0)}
+
+
+def test_as_much_is_given_back_as_was_taken_up_to_a_maximum() -> None:
+    charge = Charge(LIMIT, "a", 1, up_to=9)
+    decision, writes = take({"a": holding(5)}, [charge], START)
+    back = charge.taken_as(decision.outcomes[0]).given_back()
+    assert settle(writes, [back], START) == {"a": holding(5)}
+
+
+#: Two at once.
+TWO = Limit(2, 2)
+
+
+def slot(member: str, lasts: int = 60 * SECOND, key: str = "s") -> Charge:
+    return Charge(TWO, key, kind="slot", member=member, lasts=lasts)
+
+
+def test_a_slot_is_held_until_its_time_is_over() -> None:
+    held, writes = take({}, [slot("one")], START)
+    assert writes == {"s": {"one": START + 60 * SECOND}}
+    assert (held.outcomes[0].remaining, held.outcomes[0].taken) == (1, 1)
+    assert held.outcomes[0].reset_after == 60.0
+
+
+def test_no_more_slots_are_held_than_there_are() -> None:
+    states = {"s": {"one": START + 1, "two": START + 9 * SECOND}}
+    refused, writes = take(states, [slot("three")], START)
+    assert (refused.allowed, writes) == (False, {})
+    told = refused.outcomes[0]
+    assert (told.remaining, told.retry_after, told.reset_after) == (0, 1.0, 9.0)
+
+
+def test_a_slot_is_free_at_the_end_of_its_time() -> None:
+    states = {"s": {"one": START, "two": START + 1}}
+    allowed, writes = take(states, [slot("three")], START)
+    assert allowed.allowed
+    assert writes == {"s": {"two": START + 1, "three": START + 60 * SECOND}}
+
+
+def test_the_same_member_holds_one_slot_and_its_time_stays() -> None:
+    states = {"s": {"one": START + 1, "two": START + 2}}
+    again, writes = take(states, [slot("one"), slot("two")], START)
+    assert (again.allowed, writes) == (True, {})
+    assert [outcome.taken for outcome in again.outcomes] == [0, 0]
+    twice, writes = take({}, [slot("one"), slot("one")], START)
+    assert [outcome.taken for outcome in twice.outcomes] == [1, 0]
+
+
+def test_two_members_of_one_call_hold_two_slots() -> None:
+    states = {"s": {"one": START + 1}}
+    refused, writes = take(states, [slot("two"), slot("three")], START)
+    assert (refused.allowed, writes) == (False, {})
+
+
+def test_a_refused_request_holds_no_slot_and_a_full_one_takes_no_token() -> None:
+    _, writes = take({"a": holding(0)}, [charge(), slot("one")], START)
+    assert writes == {}
+    full = {"s": {"one": START + 1, "two": START + 1}}
+    _, writes = take(full, [charge(), slot("three")], START)
+    assert writes == {}
+
+
+def test_giving_back_frees_the_slot_of_its_member_alone() -> None:
+    states = {"s": {"one": START + 1, "two": START + 2}}
+    assert settle(states, [slot("one").given_back()], START) == {"s": {"two": START + 2}}
+    for late in ("nobody", "two"):
+        assert settle(states, [slot(late).given_back()], START + 2) == {}
+
+
+def test_a_refusal_gives_back_the_slot_that_was_held() -> None:
+    states: dict[str, Kept] = {"a": holding(0), "s": {"one": START + 1, "two": START + 2}}
+    refused, writes = take(states, [charge()], START, held=[slot("one")])
+    assert (refused.allowed, writes) == (False, {"s": {"two": START + 2}})
+
+
+def test_a_slot_held_for_too_long_is_cut_even_by_a_refusal() -> None:
+    states = {"s": {"one": START + DAY, "two": START + 1}}
+    _, writes = take(states, [slot("three")], START)
+    assert writes == {"s": {"one": START + 60 * SECOND, "two": START + 1}}
+
+
+def test_slots_are_kept_for_a_minute_after_the_last_one_is_free() -> None:
+    holders = {"one": START + 1, "two": START + 2_500}
+    assert ttl(TWO, holders, START) == 3 + TTL_MARGIN
+
+
+def test_a_slot_of_a_dry_run_is_held_and_reported_and_refuses_nothing() -> None:
+    full = {"s": {"one": START + 1, "two": START + 1}}
+    for states, told in (({}, True), (full, False)):
+        reported, _ = take(states, [], START, shadow=[slot("three")])
+        assert (reported.allowed, reported.outcomes[0].allowed) == (True, told)
+
+
+def test_a_ban_counts_a_full_slot() -> None:
+    full = {"s": {"one": START + 1, "two": START + 1}}
+    asked = Charge(TWO, "s", kind="slot", member="three", lasts=1, counts_for=("ban",))
+    _, writes = take(full, [asked, ban()], START)
+    assert writes == {"ban": holding(2, THREE)}

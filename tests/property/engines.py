@@ -14,6 +14,7 @@ import redis
 
 from flask_bucket.bucket import State
 from flask_bucket.decisions import Charge, Decision
+from flask_bucket.keys import KeyParts
 from flask_bucket.stores.base import Store
 from flask_bucket.stores.memory import MemoryStore
 from flask_bucket.stores.redis import RedisStore
@@ -39,16 +40,16 @@ class Subject(Protocol):
     name: str
     store: Store
 
-    def kept(self, keys: Sequence[str]) -> dict[str, State]:
+    def kept(self, keys: Sequence[str]) -> dict[str, Any]:
         """Return the stored buckets, as they are stored."""
 
-    def kept_for(self, keys: Sequence[str]) -> tuple[dict[str, State], dict[str, int | None]]:
+    def kept_for(self, keys: Sequence[str]) -> tuple[dict[str, Any], dict[str, int | None]]:
         """Return the stored buckets and their TTLs in milliseconds, None for one without.
 
         Both come in one call, for speed.
         """
 
-    def put(self, states: dict[str, State], keys: Sequence[str]) -> None:
+    def put(self, states: dict[str, Any], keys: Sequence[str]) -> None:
         """Store these buckets, and nothing else under these keys."""
 
     def forget(self) -> None:
@@ -65,14 +66,14 @@ class MemorySubject:
         self._memory = MemoryStore(clock=lambda: START)
         self.store: Store = Counted(self.name, self._memory)
 
-    def kept(self, keys: Sequence[str]) -> dict[str, State]:
+    def kept(self, keys: Sequence[str]) -> dict[str, Any]:
         return {k: self._memory._states[k] for k in keys if k in self._memory._states}
 
-    def kept_for(self, keys: Sequence[str]) -> tuple[dict[str, State], dict[str, int | None]]:
+    def kept_for(self, keys: Sequence[str]) -> tuple[dict[str, Any], dict[str, int | None]]:
         states, expires = self.kept(keys), self._memory._expires
         return states, {key: (expires[key] - START) // 1000 for key in states}
 
-    def put(self, states: dict[str, State], keys: Sequence[str]) -> None:
+    def put(self, states: dict[str, Any], keys: Sequence[str]) -> None:
         self.forget()
         for key, state in states.items():
             self._memory._states[key], self._memory._expires[key] = state, START + 10**12
@@ -91,26 +92,29 @@ class RedisSubject:
         self.name, self.client = name, client
         self.store: Store = Counted(name, store)
 
-    def kept(self, keys: Sequence[str]) -> dict[str, State]:
+    def kept(self, keys: Sequence[str]) -> dict[str, Any]:
         pipeline = self.client.pipeline(transaction=False)
         for key in keys:
-            pipeline.hmget(key, *self.FIELDS)
+            self._ask(pipeline, key)
         return self._states(keys, pipeline.execute())
 
-    def kept_for(self, keys: Sequence[str]) -> tuple[dict[str, State], dict[str, int | None]]:
+    def kept_for(self, keys: Sequence[str]) -> tuple[dict[str, Any], dict[str, int | None]]:
         pipeline = self.client.pipeline(transaction=False)
         for key in keys:
-            pipeline.hmget(key, *self.FIELDS)
+            self._ask(pipeline, key)
             pipeline.pttl(key)
         replies = pipeline.execute()
         left = zip(keys, replies[1::2], strict=True)
         ttls = {key: None if ms == -1 else ms for key, ms in left if ms != -2}
         return self._states(keys, replies[::2]), ttls
 
-    def put(self, states: dict[str, State], keys: Sequence[str]) -> None:
+    def put(self, states: dict[str, Any], keys: Sequence[str]) -> None:
         pipeline = self.client.pipeline(transaction=False)
         pipeline.delete(*keys)
         for key, state in states.items():
+            if not isinstance(state, State):
+                pipeline.zadd(key, dict(state))
+                continue
             fields = (state.tokens, state.last_refill, state.scale)
             pipeline.hset(key, mapping=dict(zip(self.FIELDS, fields, strict=True)))
         pipeline.execute()
@@ -122,15 +126,29 @@ class RedisSubject:
         seconds, rest = self.client.time()
         return int(seconds) * 1_000_000 + int(rest)
 
-    def _states(self, keys: Sequence[str], rows: list[Any]) -> dict[str, State]:
-        found = {}
+    def _ask(self, pipeline: Any, key: str) -> None:
+        if holds_slots(key):
+            pipeline.zrange(key, 0, -1, withscores=True)
+        else:
+            pipeline.hmget(key, *self.FIELDS)
+
+    def _states(self, keys: Sequence[str], rows: list[Any]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
         for key, row in zip(keys, rows, strict=True):
-            if row != [None, None, None]:
+            if holds_slots(key):
+                if row:
+                    found[key] = {who.decode(): int(free) for who, free in row}
+            elif row != [None, None, None]:
                 # The text is compared first: '1e+15' is the same number, but a corrupted balance.
                 numbers = [int(field) for field in row]
                 assert [b"%d" % n for n in numbers] == row, f"{key} holds {row}"
                 found[key] = State(*numbers)
         return found
+
+
+def holds_slots(key: str) -> bool:
+    parts = KeyParts.of(key)
+    return parts is not None and parts.kind == "slot"
 
 
 class Counted:

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from flask_bucket import bucket
-from flask_bucket.bucket import State
+from flask_bucket.bucket import Kept, State
 from flask_bucket.decisions import Charge, Decision
+from flask_bucket.keys import KeyParts
 from flask_bucket.limits import EXACT, Limit
 from tests.conftest import START
 from tests.property import engines
@@ -26,6 +27,8 @@ from tests.property.worlds import (
     AMOUNTS,
     AWKWARD,
     COSTS,
+    FEW,
+    LASTS,
     MOVES,
     Near,
     Wait,
@@ -35,7 +38,10 @@ from tests.property.worlds import (
 from tests.servers import Server
 
 ALICE, ALSO_ALICE, BOB = "bucket:{alice}:a:x", "bucket:{alice}:b:x", "bucket:{bob}:a:x"
-KEYS = (ALICE, ALSO_ALICE, BOB)
+#: Buckets of other kinds.
+BAN, ALSO_BAN = "bucket:{alice}:a:!x", "bucket:{alice}:b:!x"
+SLOTS, ALSO_SLOTS = "bucket:{alice}:a:@x", "bucket:{bob}:a:@x"
+KEYS = (ALICE, ALSO_ALICE, BOB, BAN, ALSO_BAN, SLOTS, ALSO_SLOTS)
 
 #: By how many milliseconds a server's clock, read in whole ones, may differ from ours.
 CLOCKS_APART = 5
@@ -46,6 +52,31 @@ keys = st.sampled_from((ALICE, ALICE, ALICE, ALSO_ALICE, BOB))
 
 def charges(at_most: int = 3) -> st.SearchStrategy[list[tuple[str, int | Near]]]:
     return st.lists(st.tuples(keys, COSTS), max_size=at_most)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A charge of any kind, before the machine makes one for its limits and times."""
+
+    key: str
+    cost: int | Near
+    more: int | None
+    member: str
+    bans: tuple[str, ...]
+
+
+#: Of most calls, one or two charges are rates that bans count.
+kinds = st.lists(
+    st.builds(
+        Asked,
+        st.one_of(keys, st.sampled_from(KEYS)),
+        COSTS,
+        st.one_of(st.none(), st.integers(-1, 30), st.just(EXACT - 1)),
+        st.sampled_from(("one", "one", "two", "three or four")),
+        st.sampled_from(((BAN,), (BAN, ALSO_BAN), ())),
+    ),
+    max_size=3,
+)
 
 
 @dataclass(frozen=True)
@@ -63,7 +94,9 @@ class Machine(RuleBasedStateMachine):
         self.now = START
         self.waits_until = START
         self.limits: dict[str, Limit] = dict.fromkeys(KEYS, AWKWARD[0])
-        self.states: dict[str, State] = {}
+        self.limits[BAN] = self.limits[SLOTS] = FEW
+        self.lasts: dict[str, int] = dict.fromkeys(KEYS, 60_000_000)
+        self.states: dict[str, Kept] = {}
         self.written: dict[tuple[str, str], Written] = {}
         self.begun = time.time()
         for subject in subjects:
@@ -72,6 +105,10 @@ class Machine(RuleBasedStateMachine):
     @rule(which=st.sampled_from(KEYS), limit=limits())
     def change_a_limit(self, which: str, limit: Limit) -> None:
         self.limits[which] = limit
+
+    @rule(which=st.sampled_from((BAN, BAN, ALSO_BAN, SLOTS, ALSO_SLOTS)), lasts=LASTS)
+    def change_how_long_it_lasts(self, which: str, lasts: int) -> None:
+        self.lasts[which] = lasts
 
     @rule(by=MOVES, asked=charges())
     def take(self, by: int | Wait, asked: list[tuple[str, int | Near]]) -> None:
@@ -101,10 +138,30 @@ class Machine(RuleBasedStateMachine):
         odd = [*self._charges(asked), Charge(limit, key, 1)]
         self._decide(odd, self._charges(held), [])
 
+    @rule(by=MOVES, asked=kinds, held=kinds, shadow=kinds)
+    def take_of_any_kind(
+        self, by: int | Wait, asked: list[Asked], held: list[Asked], shadow: list[Asked]
+    ) -> None:
+        self._move(by)
+        self._decide(self._of_kinds(asked), self._of_kinds(held), self._of_kinds(shadow))
+
+    @rule(by=MOVES, asked=kinds)
+    def peek_of_any_kind(self, by: int | Wait, asked: list[Asked]) -> None:
+        self._move(by)
+        self._peek(self._of_kinds(asked))
+
+    @rule(by=MOVES, asked=kinds, gives_back=st.booleans())
+    def settle_of_any_kind(self, by: int | Wait, asked: list[Asked], gives_back: bool) -> None:
+        self._move(by)
+        settled = self._of_kinds(asked)
+        self._settle([charge.given_back() for charge in settled] if gives_back else settled)
+
     @rule(by=MOVES, asked=charges())
     def peek(self, by: int | Wait, asked: list[tuple[str, int | Near]]) -> None:
         self._move(by)
-        looked = self._charges(asked)
+        self._peek(self._charges(asked))
+
+    def _peek(self, looked: Sequence[Charge]) -> None:
         expected, _ = bucket.take(self.states, looked, self.now)
         for subject in self.subjects:
             self._same(subject, subject.store.peek(looked, self.now), expected, looked)
@@ -113,7 +170,9 @@ class Machine(RuleBasedStateMachine):
     @rule(by=MOVES, asked=st.lists(st.tuples(keys, AMOUNTS), max_size=3))
     def settle(self, by: int | Wait, asked: list[tuple[str, int | Near]]) -> None:
         self._move(by)
-        settled = self._charges(asked)
+        self._settle(self._charges(asked))
+
+    def _settle(self, settled: Sequence[Charge]) -> None:
         writes = bucket.settle(self.states, settled, self.now)
         before = milliseconds()
         for subject in self.subjects:
@@ -163,9 +222,28 @@ class Machine(RuleBasedStateMachine):
             for key, cost in asked
         ]
 
+    def _of_kinds(self, asked: Sequence[Asked]) -> list[Charge]:
+        found = []
+        for one in asked:
+            limit, lasts, kind = self.limits[one.key], self.lasts[one.key], KeyParts.of(one.key)
+            assert kind is not None
+            if kind.kind == "rate":
+                cost = one.cost if isinstance(one.cost, int) else self._near(one.key, one.cost)
+                up_to = None if one.more is None else min(cost + one.more, EXACT - 1)
+                made = Charge(limit, one.key, cost, up_to=up_to, counts_for=one.bans)
+            elif kind.kind == "ban":
+                made = Charge(limit, one.key, kind="ban", lasts=lasts)
+            else:
+                made = Charge(
+                    limit, one.key, kind="slot", member=one.member, lasts=lasts, counts_for=one.bans
+                )
+            found.append(made)
+        return found
+
     def _near(self, key: str, near: Near) -> int:
         limit = self.limits[key]
-        state, _ = bucket.refresh(limit, self.states.get(key), self.now)
+        kept = self.states.get(key)
+        state, _ = bucket.refresh(limit, kept if isinstance(kept, State) else None, self.now)
         return min(near.cost(limit, max(0, state.tokens) // limit.scale), EXACT - 1)
 
     def _expired(self) -> bool:
@@ -190,15 +268,17 @@ class Machine(RuleBasedStateMachine):
         ), subject.name
 
     def _check(
-        self, writes: Mapping[str, State], charged: Sequence[Charge], before: int = 0
+        self, writes: Mapping[str, Kept], charged: Sequence[Charge], before: int = 0
     ) -> None:
         self.states.update(writes)
+        self.states = {key: kept for key, kept in self.states.items() if kept}
         if self._expired():
             return
         ttls = {
-            c.key: bucket.ttl(c.limit, writes[c.key])
+            c.key: bucket.ttl(c.limit, kept, self.now)
             for c in charged
-            if c.key in writes and writes[c.key].scale == c.limit.scale
+            if (kept := writes.get(c.key))
+            and (not isinstance(kept, State) or kept.scale == c.limit.scale)
         }
         for subject in self.subjects:
             for key, ttl in ttls.items():

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 from flask_bucket import bucket
 from flask_bucket.bucket import State
@@ -79,7 +80,7 @@ def brought_up(world: World, now: int) -> dict[str, State]:
 
 def by_the_reference(
     letter: Letter, states: Mapping[str, State], now: int
-) -> tuple[Decision | None, dict[str, State]]:
+) -> tuple[Decision | None, dict[str, Any]]:
     charges = letter.charges()
     if letter.kind == "settle":
         return None, {**states, **bucket.settle(states, charges, now)}

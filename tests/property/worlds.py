@@ -95,3 +95,12 @@ COSTS = st.one_of(st.sampled_from((0, 1, 1, 2)), NEAR, NEAR, st.integers(0, 50),
 AMOUNTS = st.one_of(
     st.integers(-5, 5), NEAR, st.integers(-(10**7), 10**7), st.integers(-EXACT + 1, EXACT - 1)
 )
+
+#: A limit that is soon used up and slow to recover, so that bans begin and slots run out.
+FEW = Limit(capacity=2, refill_rate=1, per=3_600)
+#: How long bans last and slots are held, in microseconds.
+LASTS = st.one_of(
+    st.sampled_from((1, MS, SECOND, SECOND + 1, 60 * SECOND, DAY, TEN_YEARS)),
+    st.integers(1, 100 * SECOND),
+    st.just(EXACT - 1),
+)
