@@ -32,7 +32,7 @@ class Cluster:
     """The nodes of a cluster. The map of slots is learned from them, and corrected by them.
 
     :param pool: makes the connections to a node.
-    :param dialer: returns what connects to a node to learn the map from it.
+    :param dialer: makes what connects to a node, to learn the map from it.
     :param nodes: those to ask first.
     :param timeout: seconds that a call may take in all.
     :param connect_timeout: seconds that learning the map may take, beside requests.
@@ -104,7 +104,7 @@ class Cluster:
         return self._pools.setdefault(node, self._make_pool(node)) if pool is None else pool
 
     def _learned_by(self, deadline: float) -> Map:
-        """Return the map as it is learned by a deadline, or else the one there is.
+        """Return a new map if it is learned by a deadline, else the old one.
 
         One request waits for it, and leaves half of its time for its charge. Others go by the map
         there is, meanwhile.
@@ -133,7 +133,7 @@ class Cluster:
         for node in self._nodes:
             now = time.monotonic()
             try:
-                # Half of the time left for each, so that there is some left for the others.
+                # Half of the remaining time for each node, so that the others get some.
                 return self._told_by(node, now + (deadline - now) / 2)
             except exceptions.RedisError as error:
                 said.append(f"{node[0]}:{node[1]}: {error}")

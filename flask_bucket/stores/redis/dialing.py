@@ -1,4 +1,4 @@
-"""Dialer: connects to a server, with TLS, AUTH and SELECT, all of it by one deadline."""
+"""Dialer: connects to a server. TLS, AUTH and SELECT included, it keeps to one deadline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .wire import Wire, left, packed
 #: Host and port.
 Address = tuple[str, int]
 
-#: What a socket needs to be made, and the address it then connects to.
+#: The arguments of a socket, and the address that it connects to.
 _Target = tuple[int, int, int, Any]
 
 
@@ -43,7 +43,7 @@ class Dialer:
         self._seconds = seconds
         self._primary = primary
         #: Kept, since loading the system's certificates takes some 50 ms of a processor. Made when
-        #: it is first needed: gevent's patches do not reach one that is older than they are.
+        #: it is first needed, since gevent cannot patch one that exists already.
         self._context: ssl.SSLContext | None = None
 
     def dial(self, deadline: float | None = None) -> Wire:
@@ -119,7 +119,7 @@ def _connected(targets: list[_Target], options: Options, deadline: float) -> soc
         try:
             if family != socket.AF_UNIX:
                 _set_up(sock, options)
-            # An equal share of the time, so that one that is silent leaves some to the others.
+            # An equal share of the time for each, so that a silent one leaves some to the others.
             sock.settimeout(left(deadline) / (len(targets) - i))
             sock.connect(address)
             return sock
@@ -138,7 +138,7 @@ def _set_up(sock: socket.socket, options: Options) -> None:
 
 
 def _introduce(wire: Wire, options: Options, deadline: float) -> None:
-    """Say who we are and which database we want, each only if the server need be told."""
+    """Authenticate and select a database, as far as the options ask for it."""
     commands: list[tuple[Any, ...]] = []
     credentials = options.credential_provider
     if credentials is None and (options.username or options.password):

@@ -137,7 +137,7 @@ def _to(pool: Pool) -> Callable[..., Call]:
 
 
 def _script_call(arguments: Sequence[Any]) -> tuple[bytes, type[Exception], Change]:
-    """Return a command, and what to make of it if the server does not know the script."""
+    """Return a command, and how to change it if the server does not know the script."""
     return packed("EVALSHA", SCRIPT_SHA, *arguments), NoScriptError, _with_script
 
 
@@ -193,7 +193,7 @@ def link_by(client: Any) -> Link:
 
 
 def warn_of(client: Any) -> None:
-    """Log what would make a client of the user's charge twice, or wait without end."""
+    """Log a warning if a user's client may charge twice, or wait for ever."""
     try:
         waits = Waits.of(client)
     except Exception:

@@ -1,4 +1,4 @@
-"""Maker: makes what requests need beside them, in a thread, and lets them wait for a moment."""
+"""Maker: a thread beside requests that makes what they need, while they wait for a moment."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ...errors import Connecting
 Made = TypeVar("Made")
 Found = TypeVar("Found")
 
-#: As many requests wait in vain for one attempt; those that come later do not wait.
+#: So many requests may wait for one attempt in vain. Later ones do not wait.
 PATIENT = 2
 
 
 class Maker(Generic[Made]):
-    """Makes one thing at a time: a connection, or the map of a cluster. For one process.
+    """Makes one thing at a time, for one process: a connection, or the map of a cluster.
 
     A thread begins when a request needs something that is not there, and ends when nothing more
     is needed. An attempt that takes longer than it may is a failure, told to the requests that
-    come then without delay; it goes on, since a resolver cannot be interrupted, and what it makes
-    in the end is kept.
+    come then without delay. The attempt itself goes on, since a resolver cannot be interrupted, and
+    its late result is kept.
 
     :param make: makes one, by a deadline on the monotonic clock, or raises a RedisError.
     :param keep: puts one away, where requests find it.
@@ -42,7 +42,7 @@ class Maker(Generic[Made]):
     ) -> None:
         self._make, self._keep, self._is_wanted = make, keep, is_wanted
         self._seconds = seconds
-        #: Held while anything here changes; notified of it.
+        #: Held to change anything here, and notified of each change.
         self.changed = threading.Condition()
         #: How many requests wait.
         self.waiting = 0
@@ -52,7 +52,7 @@ class Maker(Generic[Made]):
         self._vain = 0
         self._failures = 0
         self._failure = exceptions.RedisError()
-        #: Until when the last failure is news to whoever comes, since nobody was there to hear it.
+        #: If nobody was waiting at the last failure, the next request until this time hears of it.
         self._news_until = 0.0
 
     @property
@@ -60,7 +60,7 @@ class Maker(Generic[Made]):
         return self._began is not None
 
     def wait(self, find: Callable[[], Found | None], ends: float, alone: bool = True) -> Found:
-        """Return what `find` returns, as soon as that is something.
+        """Return the result of `find`, as soon as it is not None.
 
         :param find: looks for what is needed, with the lock held.
         :param ends: until when to wait, on the monotonic clock.
@@ -84,7 +84,7 @@ class Maker(Generic[Made]):
                 self.waiting -= 1
 
     def failed(self, error: exceptions.RedisError) -> None:
-        """Tell those who wait that it is in vain. With the lock held."""
+        """Tell the requests that wait to give up. Called with the lock held."""
         self._failures += 1
         self._failure = error
         self.changed.notify_all()

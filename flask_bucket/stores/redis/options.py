@@ -1,4 +1,4 @@
-"""Options that would undo the timeout, or send a charge twice: which they are, and the advice.
+"""Options that would undo the timeouts, or send a charge twice, and what to use instead.
 
 Used for URLs and options, for clients that are handed in, and by ``flask bucket doctor``.
 """
@@ -67,7 +67,7 @@ class Waits:
 
 
 def check(options: Iterable[str], where: str) -> None:
-    """Refuse options that would undo what is promised.
+    """Refuse options that would undo the timeouts, or send a charge twice.
 
     :raises ValueError: for the first one.
     """

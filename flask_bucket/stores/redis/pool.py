@@ -1,4 +1,4 @@
-"""Pool: the connections to one server, handed out with a bound on their number and on the wait."""
+"""Pool: the connections to one server. Their number is bounded, and so is the wait for one."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .dialing import Dialer
 from .maker import Maker
 from .wire import Wire
 
-#: Makes of one packed command another.
+#: Turns one packed command into another.
 Change = Callable[[bytes], bytes]
 
 
 class Pool:
     """Connections to one server. Thread-safe, and safe to make before a fork.
 
-    :param dialer: returns what connects, new for each process.
+    :param dialer: makes a dialer for this process.
     :param size: how many connections there may be.
     :param timeout: seconds that a call may take in all: to wait for a connection, and to get the
         whole reply.
@@ -154,7 +154,7 @@ class _Connections:
                 self._maker.changed.notify()
 
     def lose(self, wire: Wire) -> None:
-        """Close a connection that is lost, and those that idle: most likely they are lost too."""
+        """Close a lost connection, and all idle ones: most likely they are lost too."""
         self._discard(wire)
         self._close_idle()
         with self._maker.changed:

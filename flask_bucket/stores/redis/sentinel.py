@@ -30,7 +30,7 @@ class Sentinels:
         said = []
         for node in self._nodes:
             try:
-                # Half of the time left for each, so that there is some left to connect.
+                # Half of the remaining time for each, so that some is left to connect.
                 now = time.monotonic()
                 return self._ask(node, now + (deadline - now) / 2)
             except exceptions.RedisError as error:

@@ -25,7 +25,7 @@ EXPECTED = (
 )
 
 #: Scheme, topology, credentials, hosts, path and query. What comes before the last @ is a user's
-#: name and password; a / ? # or @ in them would leave no telling where they end.
+#: name and password. With a / ? or # in them, nobody could tell where they end.
 _URL = re.compile(
     r"(?P<scheme>rediss?|unix)(?:(?<!unix)\+(?P<topology>sentinel|cluster))?://"
     r"(?P<credentials>[^/?#]*@)?(?P<hosts>[^/?#@]*)(?:/(?P<path>[^?#@]*))?(?P<query>\?[^#@]*)?"
@@ -64,7 +64,7 @@ def place(url: object, timeout: float, connect_timeout: float, options: Mapping[
         return _place(url, defaults, options)
     except (ValueError, TypeError, AttributeError, OSError, redis.RedisError) as error:
         reason = without(str(error), _secrets(options))
-    # Raised out here, or the error that quotes more would be kept as its context.
+    # Raised outside, so that the first error, which may quote a password, is not its context.
     raise ConfigError(
         f"{masked_url(url)!r} with the options {sorted(options)} is not a place where Redis can "
         f"be found: {reason}. Expected {EXPECTED}."

@@ -15,15 +15,15 @@ from redis import exceptions
 
 from .library import error_of
 
-#: Bytes of a reply that are read at most. The script says some hundred; CLUSTER SLOTS of a large
-#: cluster says a million.
+#: Most bytes of one reply. The script's have some hundred, and CLUSTER SLOTS of a large cluster
+#: has a million.
 MOST = 1 << 22
 
 #: The head of an array, map or set of 100,000 elements or more. Memory would be reserved for all
 #: of them before the first one comes, and no server has that much to say to us.
 _TOO_MANY = re.compile(rb"[*%~>|]\d{6}")
 
-#: Bytes of one part of a reply in which the next part's beginning may be needed to see such a head.
+#: Such a head may begin in the last bytes of one part of a reply, and end in the next part.
 _HEAD = 8
 
 
@@ -85,7 +85,7 @@ class Wire:
         except TimeoutError as error:
             raise exceptions.TimeoutError("no reply in time") from error
         except Exception as error:
-            # Also what hiredis cannot put together, and what a patched socket raises.
+            # Such as a list as a map's key, a lack of memory, or the error of a patched socket.
             raise exceptions.ConnectionError(
                 f"the connection failed: {type(error).__name__}: {error}"
             ) from error
