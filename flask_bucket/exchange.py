@@ -116,8 +116,8 @@ class Exchange:
         refills: list[Charge] = []
         for i, (charge, bound) in enumerate(self.taken):
             if bound.source == "view" and bound.rule.scope is None:
-                refills.append(Charge(charge.limit, charge.key, -MORE_THAN_ANY_DEBT))
-                self.taken[i] = (Charge(charge.limit, charge.key, 0), bound)
+                refills.append(replace(charge, cost=-MORE_THAN_ANY_DEBT))
+                self.taken[i] = (replace(charge, cost=0), bound)
         self._correct(refills)
         return refills
 
