@@ -41,6 +41,12 @@ def test_a_limited_operation_gets_429_and_the_headers(app: Flask, limiter: Limit
     assert list(responses["200"]["headers"]) == REFUSED[1:]
 
 
+def test_errors_stay_as_they_are(app: Flask, limiter: Limiter) -> None:
+    app.add_url_rule("/quote", "quote", limiter.limit("5/second")(answer()))
+    paths = described(app, limiter, {"/quote": {"get": {"responses": {"404": {}}}}})
+    assert paths["/quote"]["get"]["responses"]["404"] == {}
+
+
 def test_an_operation_without_a_limit_stays_as_it_is(app: Flask, limiter: Limiter) -> None:
     app.add_url_rule("/free", "free", answer())
     app.add_url_rule("/trial", "trial", limiter.limit("5/second", dry_run=True)(answer()))
