@@ -64,12 +64,15 @@ class Wire:
         Found out before a charge is sent: afterwards nobody could say whether it was taken.
         """
         try:
-            self._sock.recv(1)
+            if self._readable(0):
+                # Over TLS, what came may be a session ticket, which is no answer.
+                self._sock.recv(1)
+                return False
         except _NOT_YET:
-            return not self._replies.has_data()
+            pass
         except Exception:
             return False
-        return False
+        return not self._replies.has_data()
 
     def call(self, command: bytes, deadline: float) -> Any:
         """Send a packed command and return its reply.
@@ -102,14 +105,14 @@ class Wire:
             try:
                 command = command[self._sock.send(command) :]
             except ssl.SSLWantReadError:
-                self._readable(left(deadline))
+                self._readable(left(deadline) * 1000)
             except _NOT_YET:
-                _waits_for(self._sock, writable=True)(left(deadline))
+                _waits_for(self._sock, writable=True)(left(deadline) * 1000)
 
     def _read(self, deadline: float) -> Any:
         size, before = 0, b""
         while True:
-            self._readable(left(deadline))
+            self._readable(left(deadline) * 1000)
             try:
                 received = self._sock.recv(65_536)
             except _NOT_YET:
@@ -117,7 +120,7 @@ class Wire:
             if not received:
                 raise exceptions.ConnectionError("the server closed the connection")
             size += len(received)
-            if size > MOST or _TOO_MANY.search(before + received):
+            if size > MOST or _TOO_MANY.search(before + received if before else received):
                 raise exceptions.InvalidResponse("the reply is longer than any that was asked for")
             before = received[-_HEAD:]
             self._replies.feed(received)
@@ -127,17 +130,17 @@ class Wire:
 
 
 def _waits_for(sock: socket.socket, *, writable: bool) -> Callable[[float], object]:
-    """Return a function that waits, for some seconds at most, until a socket can go on.
+    """Return a function that waits, for some milliseconds at most, until a socket can go on.
 
-    It may return early. gevent's poll, in the place of the system's, lets others run meanwhile;
-    eventlet and Windows have none.
+    It returns whether it can, and may return early. gevent's poll, in the place of the system's,
+    lets others run meanwhile; eventlet and Windows have none.
     """
     if hasattr(select, "poll"):
         poll = select.poll()
         poll.register(sock, select.POLLOUT if writable else select.POLLIN)
-        return lambda seconds: poll.poll(seconds * 1000)
+        return poll.poll
     reading, writing = ([], [sock]) if writable else ([sock], [])
-    return lambda seconds: select.select(reading, writing, [], seconds)
+    return lambda milliseconds: any(select.select(reading, writing, [], milliseconds / 1000))
 
 
 def left(deadline: float) -> float:
