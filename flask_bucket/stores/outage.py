@@ -77,7 +77,9 @@ class OutageStore(WrappingStore):
         shadow: Sequence[Charge] = (),
         now: int | None = None,
     ) -> Decision:
-        held, local = _parted(held)
+        local: Sequence[Charge] = ()
+        if held:
+            held, local = _parted(held)
         breaker = self.breaker
         if self._node_of is not None:
             breaker = self._breaker((*charges, *held, *shadow))
