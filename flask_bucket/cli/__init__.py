@@ -1,7 +1,7 @@
 """``flask bucket``: commands for the people who set limits, and for those on call.
 
-Some need the application and find it as every Flask command does; ``simulate`` needs none.
-Exit codes: 0 is well, 1 is something found or gone wrong, 2 is a question that made no sense.
+Commands that need the application find it as every Flask command does. Exit codes: 0 is success, 1
+is a problem that was found, 2 is a command that cannot be understood.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .top import top
 
 
 class OneLineErrors(click.Group):
-    """A group whose errors are one line: click adds two of usage, which scripts have no use for."""
+    """A group whose errors are one line. Click adds two lines of usage: noise for scripts."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         try:
@@ -31,15 +31,15 @@ class OneLineErrors(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except ConfigError as error:  # the application's: it is made when a command needs it
+        except ConfigError as error:  # click makes the application when a command needs it
             raise Failure(str(error)) from None
         except click.UsageError as error:
             raise _in_one_line(error) from None
 
 
 def _in_one_line(error: click.UsageError) -> click.ClickException:
-    # Without any argument click shows the whole help instead, and that is what it should do.
-    # (Flask's error for "there is no application" is a UsageError as well, of several lines.)
+    # Without arguments, click shows the whole help, and should.
+    # Flask's error for a missing application is a UsageError too, of several lines.
     if type(error).__name__ == "NoArgsIsHelpError":
         return error
     command = f" See {error.ctx.command_path} --help." if error.ctx is not None else ""
@@ -48,7 +48,7 @@ def _in_one_line(error: click.UsageError) -> click.ClickException:
 
 @click.group(cls=OneLineErrors)
 def bucket() -> None:
-    """Look at rate limits and their buckets, and try limits out."""
+    """Inspect rate limits and buckets, and try out limits."""
 
 
 for _command in (limits, doctor, show, reset, top, simulate):

@@ -21,10 +21,10 @@ from ..stores.redis.inspection import RedisServer
 from .findings import Finding
 from .states import Route, routes
 
-#: Buckets that are looked at to see whether clients are told apart.
+#: Buckets whose clients are read.
 _SAMPLE = 1000
 
-#: Where proxies are, and clients of a public service are not.
+#: Networks of proxies. Clients of a public service have other addresses.
 _INTERNAL = tuple(
     ip_network(text)
     for text in (
@@ -41,19 +41,22 @@ _INTERNAL = tuple(
 
 
 def setting_checks(state: Enforcer, server: RedisServer | None, workers: int) -> Iterator[Finding]:
-    """Yield what is found in one Limiter's settings."""
+    """Check the settings of one Limiter."""
     if server is None:
         yield _in_process(workers)
     if not state.config.enabled:
         yield Finding(
-            "FB203", "warning", "BUCKET_ENABLED is False: no limit holds.", "Set it to True."
+            "FB203",
+            "warning",
+            "BUCKET_ENABLED is False, so no limit is enforced.",
+            "Set it to True.",
         )
     if state.config.dry_run:
         yield Finding(
             "FB204",
             "note",
-            "BUCKET_DRY_RUN is True: limits report, and refuse nothing.",
-            "Set it to False once the reports are what you want.",
+            "BUCKET_DRY_RUN is True, so limits report and refuse nothing.",
+            "Set it to False when the reports look right.",
         )
 
 
@@ -63,21 +66,21 @@ def _in_process(workers: int) -> Finding:
         return Finding(
             "FB201",
             "error",
-            f"Buckets are kept in each process, and {workers} workers grant every limit "
+            f"Each process keeps its own buckets, so {workers} workers grant every limit "
             f"{workers} times.",
             advice,
         )
     return Finding(
         "FB201",
         "warning",
-        "Buckets are kept in the process: right for development and a single worker.",
-        "With several workers each would grant every limit again, and a restart fills all "
-        f"buckets. {advice}",
+        "Each process keeps its own buckets. That is right for development and a single worker.",
+        "With several workers, each would grant every limit again. A restart fills all buckets. "
+        f"{advice}",
     )
 
 
 def workers_in(environment: Mapping[str, str]) -> int:
-    """Return how many workers gunicorn is told to start, as far as the environment says."""
+    """Return the number of gunicorn workers that the environment asks for, or 1."""
     arguments = environment.get("GUNICORN_CMD_ARGS", "")
     told = re.search(r"(?:^|\s)(?:-w|--workers)[\s=]*(\d+)", arguments)
     text = told[1] if told else environment.get("WEB_CONCURRENCY", "")
@@ -87,24 +90,25 @@ def workers_in(environment: Mapping[str, str]) -> int:
 def proxy_checks(
     app: Flask, servers: Mapping[str, RedisServer | None], behind_proxy: bool
 ) -> Iterator[Finding]:
-    """Yield whether the proxy's address seems to be taken for the clients'."""
+    """Check whether clients seem to be limited by the address of a proxy."""
     if has_proxy_fix(app):
         return
     advice = (
-        "apply werkzeug.middleware.proxy_fix.ProxyFix with the number of proxies, so that the "
-        "client's address is taken from X-Forwarded-For: without it all clients share the "
-        "proxy's buckets."
+        "Apply werkzeug.middleware.proxy_fix.ProxyFix with the number of proxies. It takes the "
+        "client's address from X-Forwarded-For. Without it, all clients share the proxy's buckets."
     )
     if behind_proxy:
-        what = "A proxy stands before the application, and ProxyFix is not applied."
-        yield Finding("FB202", "error", what, f"Do {advice}")
+        what = "The application is behind a proxy, and ProxyFix is not applied."
+        yield Finding("FB202", "error", what, advice)
         return
     for name, server in servers.items():
         addresses = _addresses(server) if server is not None else set()
         if addresses and all(map(_is_internal, addresses)):
             some = ", ".join(sorted(map(str, addresses))[:3])
             what = f"All clients have internal addresses ({some}), and ProxyFix is not applied."
-            yield Finding("FB202", "warning", what, f"If a proxy stands before it, {advice}", name)
+            yield Finding(
+                "FB202", "warning", what, f"If the application is behind a proxy: {advice}", name
+            )
 
 
 def has_proxy_fix(app: Flask) -> bool:
@@ -123,7 +127,7 @@ def _is_internal(address: IPv4Address | IPv6Address) -> bool:
 
 
 def _addresses(server: RedisServer) -> set[IPv4Address | IPv6Address]:
-    """Return the IP addresses among the clients of some buckets."""
+    """Return the clients of some buckets that are IP addresses."""
     addresses = set()
     try:
         for key, _ in islice(server.buckets(), _SAMPLE):
@@ -135,12 +139,12 @@ def _addresses(server: RedisServer) -> set[IPv4Address | IPv6Address]:
             except ValueError:
                 continue  # a user, or a digest
     except StoreUnavailable:
-        return set()  # which another check has reported
+        return set()  # another check has reported it
     return addresses
 
 
 def header_checks(state: Enforcer) -> Iterator[Finding]:
-    """Yield whether a browser hides the headers from scripts of other origins, by Flask-CORS."""
+    """Check whether Flask-CORS lets browsers hide the headers from scripts of other origins."""
     for route in routes(state.app):
         if state.planner.plan(route.endpoint, route.method).bounds:
             missing = _hidden(state, route)
@@ -180,7 +184,7 @@ def _hidden(state: Enforcer, route: Route) -> list[str]:
 
 
 def leftover_checks(app: Flask) -> Iterator[Finding]:
-    """Yield which keys of Flask-Limiter were forgotten in the configuration."""
+    """Check the configuration for forgotten keys of Flask-Limiter."""
     found = leftovers(app.config, app.extensions)
     if found:
         yield Finding(

@@ -1,4 +1,4 @@
-"""What ``flask bucket simulate`` reports about an application's own limits: tables, and JSON."""
+"""The report of ``flask bucket simulate`` on an application's limits: tables, and JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class AppReport:
     logs: Sequence[Log]
     #: Lines of the logs without a request.
     without_request: int
-    #: How many of the most refused clients are named.
+    #: The number of most refused clients to name.
     worst: int
 
     def as_data(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Buckets as the commands show them: what is stored, read with the limit that it belongs to."""
+"""Buckets as the commands show them: the stored state, read with the bucket's limit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .states import known_limits
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """One bucket of one client, as it stands now."""
+    """One bucket of one client, now."""
 
     limiter: str
     client: str
@@ -30,10 +30,10 @@ class Bucket:
     limit: Limit | None
     #: Whether the key says the limit, since a function returned it.
     from_function: bool
-    #: Whole tokens; below zero after settling more than there was.
+    #: Whole tokens. Below zero after more was settled than there was.
     tokens: int
-    #: Seconds until there is one token more to spend, and until the bucket is full; None if
-    #: unknown, and for the next token of a full one.
+    #: Seconds until the next token, and until the bucket is full. None if the limit is unknown. A
+    #: full bucket has no next token.
     next_in: float | None
     full_in: float | None
 
@@ -48,13 +48,13 @@ class Bucket:
 
     @property
     def fill(self) -> float:
-        """How full it is, from 0 to 1; one that is unknown is taken for full unless empty."""
+        """How full it is, from 0 to 1. Without a known limit, it is full unless it is empty."""
         if self.limit is None:
             return float(self.tokens > 0)
         return self.tokens / self.limit.capacity
 
     def as_data(self) -> dict[str, Any]:
-        """Return it for programs."""
+        """Return the bucket for programs."""
         return {
             "limiter": self.limiter,
             "client": self.client,
@@ -72,13 +72,13 @@ class Bucket:
 def server_of(limiter: str, state: Enforcer) -> RedisServer:
     """Return the server that holds a Limiter's buckets.
 
-    :raises Failure: if they are in the memory of the processes that serve.
+    :raises Failure: if the serving processes keep them in memory.
     """
     server = RedisServer.behind(state.store)
     if server is None:
         raise Failure(
-            f"The buckets of the Limiter {limiter!r} are in the memory of the processes that "
-            "serve, where no command sees them. Set BUCKET_REDIS_URL (FLASK_BUCKET_REDIS_URL in "
+            f"The Limiter {limiter!r} keeps its buckets in the memory of the serving processes, "
+            "where no command can see them. Set BUCKET_REDIS_URL (FLASK_BUCKET_REDIS_URL in "
             "the environment).",
             1,
         )

@@ -1,4 +1,4 @@
-"""``flask bucket show`` and ``reset``: one client's buckets, looked at and let go."""
+"""``flask bucket show`` and ``reset``: show or delete the buckets of one client."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .layout import Table
 from .output import Failure, counted, duration, print_json, print_table
 from .states import limiters
 
-_limiter = click.option("--limiter", metavar="NAME", help="Only this Limiter; by default all.")
+_limiter = click.option("--limiter", metavar="NAME", help="Only this Limiter. The default is all.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -27,10 +27,10 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @_json
 @with_appcontext
 def show(client: str, limiter: str | None, as_json: bool) -> None:
-    """Show a client's buckets: tokens, capacity, when the next one comes, when it is full.
+    """Show a client's buckets: tokens, capacity, and the times to the next token and to full.
 
-    CLIENT is what the key function returns: an address, a user, an API key. A bucket that is
-    full is not stored, and so not shown.
+    CLIENT is what the key function returns: an address, a user, an API key. A full bucket is
+    not stored, so it is not shown.
     """
     with reachable():
         found = [
@@ -45,25 +45,25 @@ def show(client: str, limiter: str | None, as_json: bool) -> None:
     elif found:
         print_table(bucket_table("", found, with_client=False))
     else:
-        click.echo(f"No bucket of {client} is stored: all of them are full.")
+        click.echo(f"No bucket of {client} is stored, so all are full.")
 
 
 @click.command()
 @click.argument("client", required=False)
 @click.option("--all", "everybody", is_flag=True, help="All buckets of all clients.")
-@click.option("--yes", is_flag=True, help="With --all: do not ask.")
+@click.option("--yes", is_flag=True, help="With --all: do not ask first.")
 @_limiter
 @_json
 @with_appcontext
 def reset(
     client: str | None, everybody: bool, yes: bool, limiter: str | None, as_json: bool
 ) -> None:
-    """Forget a client's buckets, so that they are full.
+    """Delete a client's buckets, so that they are full again.
 
     CLIENT is what the key function returns: an address, a user, an API key.
     """
     if (client is None) != everybody:
-        raise Failure("Expected either a client or --all.")
+        raise Failure("Expected a client, or --all for all clients.")
     states = limiters(limiter)
     with reachable():
         forgotten = _reset_all(states, yes) if client is None else _reset_one(client, states)
@@ -75,7 +75,7 @@ def reset(
 
 def _reset_one(client: str, states: Mapping[str, Enforcer]) -> int:
     for name, state in states.items():
-        server_of(name, state).clock()  # all are there, or nothing is forgotten
+        server_of(name, state).clock()  # if one is out of reach, nothing is forgotten
     return sum(
         state.store.reset(spelled, state.spelling.prefix)
         for state in states.values()
@@ -85,7 +85,7 @@ def _reset_one(client: str, states: Mapping[str, Enforcer]) -> int:
 
 def _reset_all(states: Mapping[str, Enforcer], yes: bool) -> int:
     for name, state in states.items():
-        server_of(name, state)  # else the buckets are in another process
+        server_of(name, state)  # fails if the buckets are in another process
     if not yes:
         keys = " and ".join(keys_start(state.spelling.prefix) + "*" for state in states.values())
         click.confirm(f"Forget the buckets of all clients ({keys})?", abort=True, err=True)
@@ -93,14 +93,14 @@ def _reset_all(states: Mapping[str, Enforcer], yes: bool) -> int:
 
 
 def spellings(client: str, state: Enforcer) -> list[str]:
-    """Return how a client may be spelled in keys: as given, and as the address that it is."""
+    """Return the spellings of a client in keys: as given, and normalised as an address."""
     address = normal_address(client, state.config.ipv6_prefix) or client
     return [state.spelling.client(name) for name in dict.fromkeys((client, address))]
 
 
 @contextmanager
 def reachable() -> Iterator[None]:
-    """Say in one line that the server is out of reach."""
+    """Turn an outage of the store into one line."""
     try:
         yield
     except StoreUnavailable as error:

@@ -1,4 +1,4 @@
-"""``flask bucket doctor``: checks with stable codes, each with what to do."""
+"""``flask bucket doctor``: checks with stable codes, and advice for each finding."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ _STYLES = {"ok": "green", "note": "", "warning": "yellow", "error": "bold red"}
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
-    help="How many processes serve the application; by default as WEB_CONCURRENCY or "
-    "GUNICORN_CMD_ARGS say.",
+    help="The number of processes that serve the application. The default comes from "
+    "WEB_CONCURRENCY or GUNICORN_CMD_ARGS.",
 )
-@click.option("--behind-proxy", is_flag=True, help="Say that a reverse proxy stands before it.")
-@click.option("--strict", is_flag=True, help="Exit with 1 on warnings, too.")
+@click.option("--behind-proxy", is_flag=True, help="The application is behind a reverse proxy.")
+@click.option("--strict", is_flag=True, help="Exit with 1 on warnings too.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_appcontext
 def doctor(workers: int | None, behind_proxy: bool, strict: bool, as_json: bool) -> None:
-    """Check the limits, the settings and the server, and say what to do.
+    """Check limits, settings and server, and advise what to do.
 
     Exits with 1 if there are errors.
     """
@@ -60,7 +60,7 @@ def doctor(workers: int | None, behind_proxy: bool, strict: bool, as_json: bool)
 
 
 def findings(states: Mapping[str, Enforcer], workers: int, behind_proxy: bool) -> Iterator[Finding]:
-    """Yield everything that is found, the server first: without it, little else matters."""
+    """Run all checks, those of the server first: without it, little else matters."""
     servers = {name: RedisServer.behind(state.store) for name, state in states.items()}
     for name, state in states.items():
         server = servers[name]

@@ -1,4 +1,4 @@
-"""How tables are laid out: aligned columns that fit a width without breaking any word."""
+"""The layout of tables: aligned columns that fit a width without breaking a word."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _GAP = "  "
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under headings, with nothing said about how they will look."""
+    """Rows under headings."""
 
     title: str
     headings: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     #: The headings of columns of numbers. They are set flush right, and never wrapped.
     numbers: frozenset[str] = frozenset()
-    #: The style of each row on a terminal, as rich names it; none: all are plain.
+    #: The style of each row on a terminal, in rich's words. Empty: all rows are plain.
     styles: Sequence[str] = ()
     #: The headings of columns of paths, which may be wrapped after a slash.
     paths: frozenset[str] = frozenset()
-    #: How many of the first columns can stand on a line of their own, where rows are too long.
-    #: A row without any of them belongs to the row before.
+    #: The number of first columns that move to a line of their own if rows are too long. A row
+    #: in which they are empty belongs to the row above.
     group: int = 0
 
 
@@ -39,9 +39,9 @@ class Line:
 def laid_out(table: Table, width: int | None = None) -> list[Line]:
     """Lay a table out.
 
-    :param width: the characters in a line; None for lines as long as they come. Cells are wrapped
-        between words. If that is not enough, the first columns get lines of their own, and at last
-        each cell does.
+    :param width: the characters in a line; None for no limit. Cells are wrapped between words. If
+        that is not enough, the first columns get a line of their own. If that is not enough
+        either, every cell does.
     """
     lines = _in_columns(table, width)
     if lines is None and table.group:
@@ -54,7 +54,7 @@ def laid_out(table: Table, width: int | None = None) -> list[Line]:
 
 
 def _in_columns(table: Table, width: int | None) -> list[Line] | None:
-    """Lay a table out in columns: a heading, then the rows. None if that does not fit."""
+    """Lay a table out in columns. None if they do not fit."""
     rows = _rows(table, width)
     if rows is None:
         return None
@@ -66,7 +66,7 @@ def _in_columns(table: Table, width: int | None) -> list[Line] | None:
 
 
 def _in_groups(table: Table, width: int) -> list[Line] | None:
-    """Lay a table out in columns but for the first ones, which stand above what they belong to."""
+    """Lay a table out in columns, with the first ones on a line of their own above the others."""
     n = table.group
     rest = replace(table, headings=table.headings[n:], rows=[row[n:] for row in table.rows])
     rows = _rows(rest, width - len(_GAP))
@@ -84,7 +84,7 @@ def _in_groups(table: Table, width: int) -> list[Line] | None:
 
 
 def _heads(table: Table, cells: Sequence[str], width: int) -> list[str]:
-    """Return the cells of a group's first columns: on one line, or each on lines of its own."""
+    """Return the lines of a group's first columns: a single line, if it fits."""
     texts = [printable(cell) for cell in cells]
     joined = _GAP.join(texts)
     if cell_width(joined) <= width:
@@ -117,7 +117,7 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def _shrunk(widths: list[int], least: list[int], room: int) -> list[int]:
-    """Take from the widest columns that can be narrower, until a row has room."""
+    """Narrow the widest columns that can be narrower, until a row fits."""
     widths = list(widths)
     while _total(widths) > room:
         narrower = [n for n in range(len(widths)) if widths[n] > least[n]]
@@ -126,7 +126,7 @@ def _shrunk(widths: list[int], least: list[int], room: int) -> list[int]:
 
 
 class _Column:
-    """One column: how wide it is, how narrow it can be, and how its cells are wrapped."""
+    """One column: its natural and its least width, and the wrapping of its cells."""
 
     def __init__(self, table: Table, n: int) -> None:
         self._heading = table.headings[n]
@@ -158,7 +158,7 @@ class _Column:
 def _wrapped(
     row: Sequence[str], columns: Sequence[_Column], widths: Sequence[int]
 ) -> list[list[str]]:
-    """Return the lines of a row, each with its part of every cell."""
+    """Return the lines of a row. Each line has a part of every cell."""
     cells = [
         column.wrapped(cell, width)
         for cell, column, width in zip(row, columns, widths, strict=True)
@@ -173,7 +173,7 @@ def _joined(parts: Sequence[str], columns: Sequence[_Column], widths: Sequence[i
 
 
 def _in_blocks(table: Table, width: int) -> list[Line]:
-    """Lay each row out as a block, with a line or more for each cell that has something."""
+    """Lay each row out as a block, with a line or more for each cell that is not empty."""
     indent = max(map(cell_width, table.headings)) + len(_GAP)
     room = max(1, width - indent)
     lines: list[Line] = []
@@ -198,7 +198,7 @@ def cell_width(text: str) -> int:
 
 
 def printable(text: str) -> str:
-    """Return a text in which nothing steers a terminal: clients choose their names."""
+    """Return a text without control characters: clients choose their names."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

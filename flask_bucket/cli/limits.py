@@ -1,4 +1,4 @@
-"""``flask bucket limits``: every route, with the limits in force."""
+"""``flask bucket limits``: every route with its limits."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from .layout import Table
 from .output import Failure, counted, print_json, print_table
 from .states import Route, exempt_in, limiters, limits_now, name_of, routes
 
-#: Marks a route that has no limit, although nobody said that it is meant so.
+#: Marks a route that has no limit and is not exempt. It may be an oversight.
 _BARE = "NO LIMIT"
 
-#: Marks a route that is exempt, but not from the limits that follow.
+#: Marks a route that is exempt from all limits but those that follow.
 _PARTLY = "exempt, except from:"
 
 _HEADINGS = ("route", "method", "limit", "key", "cost", "source", "conditions", "limiter")
 
-#: Stands for all URLs that no route matches: application limits count them as well.
+#: Stands for all URLs that no route matches. Application limits count them too.
 UNMATCHED = Route("(no route)", "", "*")
 
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """One limit as it holds for one route."""
+    """One limit of one route."""
 
     route: Route
     limiter: str
@@ -55,12 +55,12 @@ class InForce:
 
 @click.command()
 @click.option("--endpoint", help="Only this endpoint.")
-@click.option("--path", help="Only the routes of this path: a rule, or a path that one matches.")
+@click.option("--path", help="Only routes with this rule, or whose rule matches this path.")
 @click.option("--method", help="Only this method.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_appcontext
 def limits(endpoint: str | None, path: str | None, method: str | None, as_json: bool) -> None:
-    """List every route and method with the limits in force, and those with none."""
+    """List every route and method with its limits, and those without any."""
     states = limiters()
     listed = list(_filtered(routes(current_app), endpoint, path, method))
     found = {
@@ -72,7 +72,7 @@ def limits(endpoint: str | None, path: str | None, method: str | None, as_json: 
         if unmatched:
             found[UNMATCHED] = unmatched
     elif not found:
-        raise Failure("No route is like that. All routes are listed without options.", 1)
+        raise Failure("No route matches these options. Without options, all routes are listed.", 1)
     if as_json:
         print_json({"routes": [_as_data(route, found[route], states) for route in found]})
     else:
@@ -82,7 +82,7 @@ def limits(endpoint: str | None, path: str | None, method: str | None, as_json: 
 def _filtered(
     listed: Iterable[Route], endpoint: str | None, path: str | None, method: str | None
 ) -> Iterator[Route]:
-    """Yield the routes that the command's options ask for."""
+    """Yield the routes that match the options."""
     adapter = current_app.url_map.bind(current_app.config["SERVER_NAME"] or "localhost")
     asked = None if method is None else counted_as(method.upper())
     for route in listed:
@@ -129,7 +129,7 @@ def _in_force(limiter: str, state: Enforcer, route: Route | None) -> Iterator[In
 def _limits(bound: BoundRule) -> Iterator[tuple[str, str | None]]:
     """Yield each limit and its name.
 
-    A function says what it returns now, if it needs no request for that.
+    For a function, these are the limits that it returns now, if it needs no request.
     """
     if bound.fixed is not None:
         for limit, _ in bound.fixed:
@@ -146,7 +146,7 @@ def _limits(bound: BoundRule) -> Iterator[tuple[str, str | None]]:
 
 
 def cost_of(bound: BoundRule) -> str:
-    """Return the cost, or the function that says it."""
+    """Return the cost, or the name of the function that returns it."""
     cost = bound.cost
     return str(cost) if isinstance(cost, int) else f"{name_of(cost)}()"
 
@@ -193,7 +193,7 @@ def _as_data(route: Route, found: list[InForce], states: Mapping[str, Enforcer])
 
 def _print(found: dict[Route, list[InForce]], states: dict[str, Enforcer]) -> None:
     every = [limit for limits_of in found.values() for limit in limits_of]
-    # Columns that would say the same in each row are left out.
+    # Columns that say the same in every row are left out.
     unsaid = set() if len(states) > 1 else {"limiter"}
     unsaid |= set() if any(limit.cost != "1" for limit in every) else {"cost"}
     unsaid |= set() if any(limit.said for limit in every) else {"conditions"}
@@ -213,7 +213,7 @@ def _print(found: dict[Route, list[InForce]], states: dict[str, Enforcer]) -> No
         click.echo(f"\n{counted(bare, 'route has', 'routes have')} no limit.")
     for name, state in states.items():
         if not state.config.enabled:
-            click.echo(f"\nNone of this holds: BUCKET_ENABLED is False (Limiter {name!r}).")
+            click.echo(f"\nThe Limiter {name!r} enforces nothing: BUCKET_ENABLED is False.")
 
 
 def _rows(

@@ -1,4 +1,4 @@
-"""Access logs: files are opened and unpacked, their format is found, and their lines are read."""
+"""Access logs: opens and unpacks files, finds their format, and reads their lines."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ from .layout import printable
 from .output import counted
 from .prefixes import after_prefix
 
-_BLOCK = 1 << 20  # bytes read at once, and the longest line that is looked at
-_HEAD = 1 << 13  # bytes in which a binary file shows: beyond, a zero byte is one damaged line
+_BLOCK = 1 << 20  # bytes read at once, and the longest line
+_HEAD = 1 << 13  # a zero byte in these first bytes means a binary file; later, a damaged line
 _GZIP = b"\x1f\x8b"
 
-#: Lines that are read in every format to find the log's own.
+#: Lines that are tried in every format.
 _SAMPLE = 1000
 #: Characters that are shown of a malformed line.
 _SHOWN = 100
 
 
 class UnreadableLogError(ConfigError):
-    """A log that cannot be read, or is none: the message says which and why."""
+    """A file that cannot be read, or is not an access log. The message says which, and why."""
 
 
 @dataclass(slots=True)
 class Log:
-    """One log, and what its lines were.
+    """One log, and the count of its lines.
 
     :param name: how error messages name it.
-    :param format: its format's name; found from its first lines if not given.
+    :param format: the name of its format. By default, the first lines tell it.
     """
 
     name: str
     format: str | None = None
     requests: int = 0
-    #: Lines that are no requests in the log's format.
+    #: Lines that are not requests in the log's format.
     malformed: int = 0
     #: The number and the text of the first of them.
     first: tuple[int, bytes] | None = None
 
     def entries(self, lines: Iterator[list[bytes]]) -> Iterator[Entry]:
-        """Yield the requests in blocks of lines.
+        """Yield the requests in blocks of lines, and count the lines.
 
         :raises UnreadableLogError: if most lines are malformed.
         """
@@ -62,7 +62,7 @@ class Log:
             if entry is not None and entry.at is not None:
                 self.requests += 1
                 yield entry
-            elif not line.startswith(b"#"):  # where the extended format says its columns
+            elif not line.startswith(b"#"):  # the extended format names its columns there
                 self.malformed += 1
                 self.first = self.first or (number, line)
         if self.malformed > self.requests:
@@ -95,12 +95,12 @@ class Log:
 
     def _mostly_malformed(self, form: Format) -> str:
         lines = self.malformed + self.requests
-        hint = "Leave other lines out, with grep for example." if self.requests else ""
+        hint = "Remove other lines first, for example with grep." if self.requests else ""
         if self.format is not None:
-            hint = "Leave --format out to have the format found."
+            hint = "Leave out --format to detect the format."
         return (
             f"{self.name} is mostly malformed: {self.malformed:,} of {counted(lines, 'line')} "
-            f"are no requests in {form.title}. The first is {self.first_malformed()}. {hint}"
+            f"are not requests in {form.title}. The first is {self.first_malformed()}. {hint}"
         )
 
 
@@ -109,26 +109,26 @@ def _is_request(entry: Entry | None) -> bool:
 
 
 def _why_unknown(name: str, lines: Sequence[bytes]) -> str:
-    """Say what is wrong with a log whose first lines no format reads."""
+    """Explain why a log cannot be read whose first lines are in no known format."""
     log = Log(name, first=(1, lines[0]))
     if any(after_prefix(formats()["uvicorn"].read)(line) for line in lines):
         return (
-            f"{name} says no times, as uvicorn's log does: {log.first_malformed()}. Let a prefix "
-            "say them, as docker compose logs -t does."
+            f"{name} has no times, as usual for uvicorn: {log.first_malformed()}. Add them as a "
+            "prefix, for example with docker compose logs -t."
         )
     names = ", ".join(formats())
     return (
-        f"{name} is in no format that is known ({names}): {log.first_malformed()}. If the log "
-        "begins with other lines, say its format with --format."
+        f"{name} is in no known format ({names}): {log.first_malformed()}. If the log begins with "
+        "other lines, name its format with --format."
     )
 
 
 def blocks(name: str, log: BinaryIO, advance: Callable[[int], object]) -> Iterator[list[bytes]]:
-    """Yield a log's lines, without their ends, a block at a time; unpack gzip.
+    """Yield the lines of a log in blocks, without line ends. Gzip is unpacked.
 
-    :param name: what the log is called in error messages.
-    :param advance: told how many bytes of the file were read.
-    :raises UnreadableLogError: if it cannot be read, or is no text.
+    :param name: the name of the log in error messages.
+    :param advance: called with the number of bytes read.
+    :raises UnreadableLogError: if the log cannot be read, or is binary.
     """
     with _explained(name):
         text = _unpacked(log, advance)
@@ -139,13 +139,13 @@ def blocks(name: str, log: BinaryIO, advance: Callable[[int], object]) -> Iterat
             lines = (rest + block).split(b"\n")
             rest = lines.pop()
             if len(rest) > _BLOCK:
-                rest = rest[:_BLOCK]  # no line of a log; but it counts as one
+                rest = rest[:_BLOCK]  # too long for a request; it counts as one malformed line
             yield lines
         yield rest.removesuffix(b"\n").split(b"\n") if rest else []
 
 
 def _unpacked(log: BinaryIO, advance: Callable[[int], object]) -> Readable:
-    """Return what the log reads as, whether it is packed or not: its first bytes tell."""
+    """Return a stream of the log's text. The first bytes tell whether it is packed."""
     raw: Any = log
     stream: io.BufferedReader = (
         raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(raw)
@@ -155,13 +155,13 @@ def _unpacked(log: BinaryIO, advance: Callable[[int], object]) -> Readable:
 
 
 class Readable(Protocol):
-    """What can be read from."""
+    """A stream to read from."""
 
     def read(self, size: int, /) -> bytes: ...
 
 
 class _Counted:
-    """A stream that tells how much was read from it."""
+    """A stream that reports the bytes read."""
 
     def __init__(self, stream: io.BufferedReader, advance: Callable[[int], object]) -> None:
         self._stream, self._advance = stream, advance
@@ -185,7 +185,7 @@ def _explained(name: str) -> Iterator[None]:
 def opened(name: str) -> BinaryIO:
     """Open a log by its path.
 
-    :raises UnreadableLogError: if there is none, or it is a directory.
+    :raises UnreadableLogError: if it cannot be opened, or is a directory.
     """
     if Path(name).is_dir():
         raise UnreadableLogError(f"{name} is a directory; expected an access log.")

@@ -1,4 +1,4 @@
-"""What the commands print: tables for people, plain text for pipes, JSON for programs."""
+"""The output of the commands: tables for people, plain text for pipes, JSON for programs."""
 
 from __future__ import annotations
 
@@ -18,24 +18,23 @@ if TYPE_CHECKING:
 
 
 class Failure(click.ClickException):
-    """What was asked for cannot be done as it was asked: one line on standard error.
+    """An error that is one line on standard error.
 
-    Exit code 2 is for wrong arguments and unreadable input, 1 for everything that went wrong
-    although the question was right.
+    Exit code 2 is for wrong arguments and unreadable input, 1 for any other problem.
     """
 
     def __init__(self, message: str, exit_code: int = 2) -> None:
         super().__init__(" ".join(message.split()))
-        self.exit_code = exit_code  # type: ignore[misc]  # click reads it here as well
+        self.exit_code = exit_code  # type: ignore[misc]  # click reads it here
 
 
 def print_table(table: Table) -> None:
-    """Print a table: so that it fits a terminal, or in a pipe as long as its lines come."""
+    """Print a table. It is fitted to a terminal, but not to a pipe."""
     print_lines(laid_out(table, terminal_width()))
 
 
 def print_lines(lines: Sequence[Line]) -> None:
-    """Print lines, with colours if a person looks at a terminal and rich is there."""
+    """Print lines, in colours on a terminal if rich is installed."""
     if not wants_colours():
         click.echo("\n".join(line.text for line in lines))
         return
@@ -45,7 +44,7 @@ def print_lines(lines: Sequence[Line]) -> None:
 
 
 def terminal_width() -> int | None:
-    """Return the characters in a line of the terminal; None if nobody looks at one."""
+    """Return the width of the terminal in characters; None for a pipe."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -55,7 +54,7 @@ def print_json(value: Any) -> None:
 
 
 def wants_colours() -> bool:
-    """Return whether a person looks at a terminal, and rich is there to please them."""
+    """Return whether the output is a terminal, and rich is installed."""
     return sys.stdout.isatty() and find_spec("rich") is not None
 
 
@@ -63,17 +62,17 @@ def coloured(lines: Sequence[Line]) -> Text:
     """Return lines in their colours, for rich."""
     from rich.text import Text
 
-    # Texts, never markup: what clients send must not be able to colour our tables.
+    # Texts, not markup: a client must not be able to colour our tables.
     return Text("\n").join(Text(line.text, line.style) for line in lines)
 
 
 def counted(number: int, thing: str, things: str | None = None) -> str:
-    """Say how many: ``1 bucket``, ``2,000 buckets``."""
+    """Write a number of things: ``1 bucket``, ``2,000 buckets``."""
     return f"{number:,} {thing if number == 1 else things or thing + 's'}"
 
 
 def duration(seconds: float | None) -> str:
-    """Say how long, in two units at most: ``350 ms``, ``4.2 s``, ``3 min 20 s``, ``2 d 4 h``."""
+    """Write a duration in two units at most: ``350 ms``, ``4.2 s``, ``3 min 20 s``, ``2 d 4 h``."""
     if seconds is None:
         return "never"
     if seconds <= 0:

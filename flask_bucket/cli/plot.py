@@ -1,4 +1,4 @@
-"""Pictures of a simulation: what came and what was refused over time, and how clients peak."""
+"""Pictures of a simulation: requests and refusals over time, and the peaks of clients."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.ticker import FuncFormatter
 
-#: The formats of pictures, as the option's help and its errors name them.
+#: The formats of pictures, for the option's help and its errors.
 FORMATS = ".png, .svg or .pdf"
 _SUFFIXES = (".png", ".svg", ".pdf")
-#: Bars over the whole time: more than these no one can tell apart.
+#: Bars over the whole time. More bars could not be told apart.
 _BINS = 120
-#: Lengths that a bar may stand for, in seconds: round ones, so that the axis can be read.
+#: Seconds that a bar may stand for: round numbers, for a readable axis.
 _LENGTHS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200)
 #: Colours that colour-blind people tell apart (Okabe and Ito).
 _COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -33,22 +33,22 @@ _GREY = "#BBBBBB"
 
 
 def checked_plot(name: str) -> Path:
-    """Return the path of a picture that can be drawn, before a long log is read for it.
+    """Return the path of a picture, checked before a long log is read.
 
-    :raises Failure: without matplotlib, and for a format that it does not draw.
+    :raises Failure: without matplotlib, or if the picture cannot be written there.
     """
     if find_spec("matplotlib") is None:
         raise Failure("--plot needs matplotlib: pip install 'flask-bucket[plot]'.", 1) from None
     path = Path(name)
     if path.suffix.lower() not in _SUFFIXES:
-        raise Failure(f"--plot: {name} does not end in {FORMATS}.")
+        raise Failure(f"--plot: {name} is not the name of a picture. Expected {FORMATS}.")
     if not path.parent.is_dir():
         raise Failure(f"--plot: there is no directory {path.parent}.")
     return path
 
 
 def plot(path: Path, traffic: Traffic, limits: Sequence[Limit]) -> None:
-    """Draw sorted traffic, and what limits would have refused of it."""
+    """Draw sorted traffic, and the refusals of each limit."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12, 8), layout="constrained")
@@ -99,7 +99,7 @@ def _draw_time(axes: Axes, traffic: Traffic, limits: Sequence[Limit]) -> None:
 
 
 def _draw_peaks(axes: Axes, traffic: Traffic, limits: Sequence[Limit]) -> None:
-    """Draw how many clients each burst would have refused something, one line for each rate."""
+    """Draw the number of clients for which each burst is too small, one line for each rate."""
     drawn: dict[Fraction, Counter[int]] = {}
     highest = 1
     for n, limit in enumerate(limits):

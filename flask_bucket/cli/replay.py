@@ -1,7 +1,7 @@
-"""Replay: what a limit would have done to traffic, judged exactly and fast.
+"""Replay of traffic through limits, exact and fast.
 
 Each client's requests are sorted and cost one token, and no clock goes back, so the reference
-bucket's arithmetic shrinks to what :func:`refused_times` says. The tests compare it with
+bucket's arithmetic shrinks to a few lines, in :func:`refused_times`. The tests compare it with
 ``flask_bucket.bucket`` and with exact rationals.
 """
 
@@ -20,15 +20,15 @@ from .traffic import Traffic
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What one limit would have refused, or several together."""
+    """The refusals of one limit, or of several together."""
 
     #: None for several together.
     limit: Limit | None
     requests: int
     clients: int
-    #: Requests refused, for each client with any.
+    #: Refused requests by client. Clients without any are absent.
     refused_by_client: dict[str, int]
-    #: Microseconds until the next try would have been worth it, at worst.
+    #: The longest wait that a client would have been told, in microseconds.
     longest_wait: int
 
     @property
@@ -37,21 +37,21 @@ class Judgement:
 
     @property
     def share(self) -> Fraction:
-        """The part of all requests that would have been refused."""
+        """The share of requests that would have been refused."""
         return Fraction(self.refused, self.requests)
 
     @property
     def share_of_clients(self) -> Fraction:
-        """The part of all clients that would have been refused something."""
+        """The share of clients with a refused request."""
         return Fraction(len(self.refused_by_client), self.clients)
 
     def worst(self, count: int) -> list[tuple[str, int]]:
-        """Return the clients with the most refusals, and how many each would have had."""
+        """Return the clients with the most refusals, and their refusals."""
         return nsmallest(count, self.refused_by_client.items(), key=lambda of: (-of[1], of[0]))
 
 
 def judge(traffic: Traffic, limit: Limit) -> Judgement:
-    """Return what a limit would have done to sorted traffic."""
+    """Replay sorted traffic through one limit."""
     refused_by_client = {}
     longest = 0
     for client, times in traffic.times.items():
@@ -63,10 +63,10 @@ def judge(traffic: Traffic, limit: Limit) -> Judgement:
 
 
 def judge_together(traffic: Traffic, limits: Sequence[Limit]) -> tuple[Judgement, ...]:
-    """Return what limits would have done as one decision: a refusal takes nothing from any.
+    """Replay sorted traffic through limits as one decision: a refusal takes nothing from any.
 
-    The first judgement is that of all together. Each limit's own follows, with the requests that
-    it would not have allowed; several may refuse the same request.
+    The first judgement is that of all limits together, then one follows for each. Several limits
+    may refuse the same request.
     """
     refused: list[dict[str, int]] = [{} for _ in range(len(limits) + 1)]
     waits = [0] * (len(limits) + 1)
@@ -103,16 +103,16 @@ def _refused_together(times: array[int], limits: Sequence[Limit]) -> list[tuple[
 
 
 def _refilled(limit: Limit, balance: int, last: int, now: int) -> tuple[int, int]:
-    """Return a balance as it stands at `now`, and up to when it has been refilled."""
+    """Return a balance at `now`, and the time up to which it is refilled."""
     ticks = (now - last) // limit.tick
     balance += ticks * limit.step
     return (limit.full, now) if balance >= limit.full else (balance, last + ticks * limit.tick)
 
 
 def refused_times(times: array[int], limit: Limit) -> tuple[array[int], int]:
-    """Return when one client would have been refused, and the longest wait that it was told.
+    """Return the times at which one client would have been refused, and its longest wait.
 
-    :param times: the microseconds at which it came, in order; it begins with a full bucket.
+    :param times: the microseconds of its requests, in order. Its bucket is full before them.
     """
     scale, full, step, tick = limit.scale, limit.full, limit.step, limit.tick
     refused = array("q")

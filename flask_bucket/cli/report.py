@@ -1,4 +1,4 @@
-"""What ``flask bucket simulate`` reports about limits given by hand: tables, and JSON."""
+"""The report of ``flask bucket simulate`` on limits given by hand: tables, and JSON."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Report:
 
     traffic: Traffic
     logs: Sequence[Log]
-    #: What all limits would have done as one decision; None if each was judged on its own.
+    #: The judgement of all limits as one decision. None if each was judged alone.
     together: Judgement | None
     judgements: Sequence[Judgement]
-    #: For each judgement, one of the suggested limit; None if no suggestion was asked for.
+    #: The judgements of the suggested limits. None if no suggestion was asked for.
     suggestions: Sequence[Judgement] | None
-    #: How many of the most refused clients are named.
+    #: The number of most refused clients to name.
     worst: int
 
     def as_data(self) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class Report:
         print_table(_overview("", (*self.judgements, *together)))
         if self.suggestions is not None:
             click.echo()
-            title = "The smallest bursts that refuse no more than was asked for:"
+            title = "The smallest bursts that refuse no more than this share:"
             print_table(_overview(title, self.suggestions))
         for judgement in together or self.judgements:
             if self.worst and judgement.refused:
@@ -93,7 +93,7 @@ class Report:
 
 
 def about(logs: Sequence[Log]) -> dict[str, Any]:
-    """Return for programs what was malformed in logs."""
+    """Return the malformed lines of logs for programs."""
     first = next((log for log in logs if log.first is not None), None)
     data: dict[str, Any] = {"malformed": sum(log.malformed for log in logs)}
     data["first_malformed"] = None
@@ -108,7 +108,7 @@ def about(logs: Sequence[Log]) -> dict[str, Any]:
 
 
 def print_summary(summary: str, logs: Sequence[Log]) -> None:
-    """Print what was read, and the first malformed line if there is any."""
+    """Print a summary, and the first malformed line if there is one."""
     malformed = sum(log.malformed for log in logs)
     if malformed:
         summary += f"; {counted(malformed, 'malformed line')} left out"
@@ -135,7 +135,7 @@ def _overview(title: str, judgements: Sequence[Judgement]) -> Table:
 
 
 def percentage(share: Fraction) -> str:
-    """Say a share so that little is not mistaken for nothing, nor nearly all for all."""
+    """Write a share. Little must not look like nothing, nor nearly all like all."""
     text = f"{float(share * 100):.2f}%"
     if share and text == "0.00%":
         return "<0.01%"

@@ -1,4 +1,4 @@
-"""Requests in access logs as an application routes them, kept in 24 bytes each."""
+"""Requests in access logs, routed as the application would route them."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class RoutedTraffic:
         return len(self._times)
 
     def add(self, entries: Iterable[Entry]) -> None:
-        """Take in a log's requests."""
+        """Add the requests of a log."""
         addresses, users, targets, statuses = self._facts
         for entry in entries:
             target = self._target(entry.request)

@@ -23,7 +23,7 @@ _NAMED = 10
 
 
 def limit_checks(state: Enforcer) -> Iterator[Finding]:
-    """Yield which limits can never be met, and which are too tight to be kept by anyone."""
+    """Check for limits that refuse every request, or almost every client."""
     seen: set[Finding] = set()
     for route in routes(state.app):
         for bound in state.planner.plan(route.endpoint, route.method).bounds:
@@ -49,23 +49,23 @@ def _of_limit(where: str, bound: BoundRule, limit: Limit) -> Iterator[Finding]:
         yield Finding(
             "FB301",
             "error",
-            f"{where}: a request costs {cost}, and {limit} never holds more than "
-            f"{limit.capacity}: every request is refused.",
-            f"Give it a burst of at least {cost}, or lower the cost.",
+            f"{where}: every request is refused, because it costs {cost} tokens and {limit} never "
+            f"holds more than {limit.capacity}.",
+            f"Give the limit a burst of at least {cost}, or lower the cost.",
         )
     elif limit.capacity < least_burst(limit):
         yield Finding(
             "FB303",
             "warning",
-            f"{where}: {limit} holds less than two seconds of its own rate: a client that keeps "
-            "to the rate, but not evenly, is refused.",
-            f"Give it a burst of {least_burst(limit)} or more; try it on your logs with "
+            f"{where}: the burst of {limit} is less than two seconds' worth of its rate. A client "
+            "that keeps to the rate, but not evenly, is refused.",
+            f"Give the limit a burst of {least_burst(limit)} or more. Try it on your logs with "
             "flask bucket simulate.",
         )
 
 
 def route_checks(states: Mapping[str, Enforcer]) -> Iterator[Finding]:
-    """Yield the routes that have no limit of any Limiter, and were not exempted."""
+    """Check for routes that have no limit of any Limiter and are not exempt."""
     app = next(iter(states.values())).app
     bare = [
         route
@@ -81,15 +81,14 @@ def route_checks(states: Mapping[str, Enforcer]) -> Iterator[Finding]:
             "FB302",
             "warning",
             f"Without any limit: {_listed(wholly)}.",
-            "Set BUCKET_DEFAULT_LIMITS, decorate them, or say that it is meant so with "
-            "@limiter.exempt.",
+            "Set BUCKET_DEFAULT_LIMITS, decorate the views, or exempt them with @limiter.exempt.",
         )
     if partly:
         yield Finding(
             "FB302",
             "warning",
-            f"Without any limit, though the views have some for other methods: {_listed(partly)}.",
-            "Name these methods in a limit's methods, or set BUCKET_DEFAULT_LIMITS.",
+            f"Without any limit, while the views have some for other methods: {_listed(partly)}.",
+            "Add these methods to the methods of a limit, or set BUCKET_DEFAULT_LIMITS.",
         )
 
 
@@ -103,7 +102,7 @@ def _bounds(state: Enforcer, endpoint: str | None, method: str) -> tuple[BoundRu
 
 
 def _is_limited(states: Mapping[str, Enforcer], endpoint: str) -> bool:
-    """Return whether a view has limits of its own, for whatever method."""
+    """Return whether a view has limits of its own for any method."""
     return any(
         bound.source == "view"
         for state in states.values()
@@ -113,7 +112,7 @@ def _is_limited(states: Mapping[str, Enforcer], endpoint: str) -> bool:
 
 
 def method_checks(state: Enforcer) -> Iterator[Finding]:
-    """Yield the methods that limits on views name and no route serves."""
+    """Check for limits on views that name methods without a route."""
     served: dict[str, set[str]] = {}
     for rule in state.app.url_map.iter_rules():
         served.setdefault(rule.endpoint, set()).update(map(counted_as, rule.methods or METHODS))
@@ -138,7 +137,7 @@ def method_checks(state: Enforcer) -> Iterator[Finding]:
 
 
 def hook_checks(state: Enforcer) -> Iterator[Finding]:
-    """Yield the hooks that run after application and default limits asked for a key.
+    """Check for hooks that run after application and default limits have asked for a key.
 
     A key function that reads what a later hook sets, such as ``g.user``, finds nothing there.
     """

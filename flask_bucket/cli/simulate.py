@@ -1,4 +1,4 @@
-"""``flask bucket simulate``: what limits would have done to the traffic in access logs."""
+"""``flask bucket simulate``: replays access logs, and reports what limits would have refused."""
 
 from __future__ import annotations
 
@@ -31,32 +31,33 @@ from .routed import RoutedTraffic
 from .states import limiters
 from .traffic import By, Traffic
 
-#: Bytes from which a log takes long enough for a progress bar.
+#: Logs of this many bytes and more get a progress bar.
 _LONG = 20_000_000
 
 
 @click.command()
 @click.argument("logs", nargs=-1, metavar="LOG...")
-@click.option("--limit", "texts", multiple=True, help="A limit to try; may be given repeatedly.")
+@click.option("--limit", "texts", multiple=True, help="A limit to try. May be repeated.")
 @click.option("--together", is_flag=True, help="Charge all limits as one decision.")
 @click.option(
     "--format",
     "log_format",
     type=click.Choice(sorted(formats())),
-    help="The format of the logs; by default it is found for each log.",
+    help="The format of the logs. By default, it is detected for each log.",
 )
 @click.option(
     "--by",
     type=click.Choice(["address", "user"]),
     default="address",
     show_default=True,
-    help="What a client is. Requests without a user are left out of limits by user. Without "
-    "--limit: what stands for keys that no log tells.",
+    help="The key of a client. Limits by user leave out requests without a user. Without "
+    "--limit, this replaces key functions that need more than a log.",
 )
 @click.option(
     "--ipv6-prefix",
     type=click.IntRange(1, 128),
-    help="Leading bits of an IPv6 address that make a client; by default the application's, or 64.",
+    help="Leading bits of an IPv6 address that make a client. The default is the application's "
+    "setting, or 64.",
 )
 @click.option(
     "--suggest",
@@ -70,7 +71,7 @@ _LONG = 20_000_000
     type=click.IntRange(min=0),
     default=10,
     show_default=True,
-    help="How many of the clients with the most refusals to name.",
+    help="The number of most refused clients to name.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -80,8 +81,8 @@ def simulate(
     """Replay access logs through limits, and report what would have been refused.
 
     LOG is an access log, plain or gzipped, in any order, or - for standard input. Its format is
-    found: common, combined, JSON and others. Each --limit is judged on its own, as if it were the
-    only one, unless --together is given. Without --limit, the limits are those of the application
+    detected: common, combined, JSON and others. Each --limit is judged alone, as if it were the
+    only one, unless you pass --together. Without --limit, the limits are those of the application
     (flask --app shop bucket simulate LOG).
     """
     asked = Options(**options)
@@ -110,7 +111,7 @@ def _of_limits(logs: Sequence[str], limits: Sequence[Limit], asked: Options) -> 
     share = None if asked.suggest is None else _share(asked.suggest)
     path = None if asked.picture is None else checked_plot(asked.picture)
     if asked.together and (share is not None or path is not None):
-        raise Failure("--suggest and --plot look at each limit on its own: leave out --together.")
+        raise Failure("--suggest and --plot judge each limit alone: leave out --together.")
     traffic = Traffic(asked.by, asked.ipv6_prefix or DEFAULT_IPV6_PREFIX)
     read = read_logs(logs, asked.log_format, traffic)
     if not traffic.times:
@@ -127,7 +128,7 @@ def _of_limits(logs: Sequence[str], limits: Sequence[Limit], asked: Options) -> 
 
 
 def _application(ctx: click.Context) -> Flask:
-    """Return the application whose limits are asked for.
+    """Return the application whose limits are replayed.
 
     :raises Failure: if there is none.
     """
@@ -183,13 +184,13 @@ def _report(
 
 
 class TakesEntries(Protocol):
-    """What requests are read into."""
+    """Traffic of either kind."""
 
     def add(self, entries: Iterator[Entry], /) -> None: ...
 
 
 def read_logs(names: Sequence[str], log_format: str | None, into: TakesEntries) -> list[Log]:
-    """Read logs, and return what their lines were.
+    """Read logs into traffic, and return them with the counts of their lines.
 
     :raises Failure: if one cannot be read.
     """
@@ -227,7 +228,7 @@ def _why_nothing(logs: Sequence[Log], nameless: int) -> str:
 
 @contextmanager
 def _progress(log: BinaryIO) -> Iterator[Callable[[int], object]]:
-    """Show how far a long log is read, if somebody is looking."""
+    """Show the progress of a long log on a terminal."""
     size = os.fstat(log.fileno()).st_size
     if size < _LONG or not sys.stderr.isatty():
         yield _nobody_looks

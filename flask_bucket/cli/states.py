@@ -1,4 +1,4 @@
-"""The Limiters of the current application, as the commands look at them."""
+"""The Limiters and routes of the current application, for the commands."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Route:
 
 
 def limiters(name: str | None = None) -> dict[str, Enforcer]:
-    """Return the state of each of the application's Limiters, or of the one that is named.
+    """Return the enforcers of the application, or that of one Limiter, by name.
 
     :raises Failure: if there is none.
     """
@@ -42,9 +42,9 @@ def limiters(name: str | None = None) -> dict[str, Enforcer]:
 
 
 def routes(app: Flask) -> Iterator[Route]:
-    """Yield what the application serves, in the order of its URLs.
+    """Yield the routes of the application, sorted by URL.
 
-    HEAD counts as GET, and the OPTIONS that Flask adds is not worth a line.
+    HEAD counts as GET. The OPTIONS that Flask adds is left out.
     """
     for rule in sorted(app.url_map.iter_rules(), key=lambda r: (r.rule, r.endpoint)):
         methods = set(rule.methods or ("GET",))
@@ -82,7 +82,7 @@ def limits_now(bound: BoundRule) -> tuple[Limit, ...] | None:
 
 
 class WithoutRequest(Facts):
-    """The facts that are known without a request. A cost that a function returns is taken for 1."""
+    """The facts that are known without a request. If a function returns the cost, it is 1 here."""
 
     def cost(self, bound: BoundRule) -> int:
         return bound.cost if isinstance(bound.cost, int) else 1
@@ -92,7 +92,7 @@ class WithoutRequest(Facts):
 
 
 def name_of(function: Any) -> str:
-    """Return how a function can be found: its name, and the line of one that has none."""
+    """Return the name of a function. A lambda is named by its line."""
     function = inspect.unwrap(function)
     name = str(getattr(function, "__qualname__", None) or type(function).__qualname__)
     code = getattr(function, "__code__", None)
@@ -103,7 +103,7 @@ def name_of(function: Any) -> str:
 
 
 def exempt_in(states: Mapping[str, Enforcer], route: Route) -> bool:
-    """Return whether somebody said that a route is to be free of limits."""
+    """Return whether a route is exempt from limits of any Limiter."""
     return any(is_exempt(state, route) for state in states.values())
 
 

@@ -22,17 +22,22 @@ ALL_FULL = "All buckets are full."
 
 @click.command()
 @click.option(
-    "-n", "count", type=click.IntRange(min=1), default=20, show_default=True, help="How many."
+    "-n",
+    "count",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="The number of buckets.",
 )
-@click.option("--watch", is_flag=True, help="Look again and again, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Repeat until Ctrl-C.")
 @click.option(
     "--interval",
     type=click.FloatRange(min=0.1),
     default=2.0,
     show_default=True,
-    help="With --watch: seconds between looks. Each reads every bucket.",
+    help="With --watch: seconds between two looks. Each look reads every bucket.",
 )
-@click.option("--limiter", metavar="NAME", help="Only this Limiter; by default all.")
+@click.option("--limiter", metavar="NAME", help="Only this Limiter. The default is all.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_appcontext
 def top(count: int, watch: bool, interval: float, limiter: str | None, as_json: bool) -> None:
@@ -54,7 +59,7 @@ def top(count: int, watch: bool, interval: float, limiter: str | None, as_json: 
 
 
 def emptiest(states: dict[str, Enforcer], count: int) -> list[Bucket]:
-    """Return the buckets with the smallest part of their tokens left, the emptiest first."""
+    """Return the buckets with the smallest share of their tokens left, the emptiest first."""
     everything = (
         bucket
         for name, state in states.items()
@@ -75,7 +80,7 @@ def _lines(buckets: list[Bucket]) -> list[Line]:
 
 
 def _watch(look: Callable[[], list[Bucket]], interval: float, as_json: bool) -> None:
-    """Show what is found again and again: in place on a terminal, one below the other in a pipe."""
+    """Repeat the look: in place on a terminal, one below the other in a pipe."""
     try:
         if wants_colours() and not as_json:
             _watch_live(look, interval)
@@ -87,7 +92,7 @@ def _watch(look: Callable[[], list[Bucket]], interval: float, as_json: bool) -> 
                 click.echo("".join(line.text + "\n" for line in _lines(look())))
             time.sleep(interval)  # as --interval says
     except KeyboardInterrupt:
-        pass  # this is how it ends
+        pass  # Ctrl-C ends it
 
 
 def _watch_live(look: Callable[[], list[Bucket]], interval: float) -> None:

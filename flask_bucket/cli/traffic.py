@@ -1,4 +1,4 @@
-"""Traffic: when each client came, as access logs tell it."""
+"""Traffic: the times of each client's requests, from access logs."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from .formats import Entry
 
 By = Literal["address", "user"]
 
-#: How a log says that a request has no user.
+#: The user column of a request without a user.
 NOBODY = (b"", b"-", b'""')
 
-#: Clients that are remembered as they stand in the logs, so that not every line spells its own.
+#: Clients whose spelling is remembered, so that not every line repeats the work.
 _KNOWN = 100_000
 
 
 @dataclass(slots=True)
 class Traffic:
-    """When each client came: eight bytes a request, and a name for each client.
+    """The times of each client's requests: eight bytes for each, plus the names of the clients.
 
-    :param by: what a client is: an address, or the user that the log names.
+    :param by: the key of a client: its address, or the user in the log.
     :param ipv6_prefix: leading bits of an IPv6 address that make a client.
     """
 
     by: By = "address"
     ipv6_prefix: int = 64
-    #: Microseconds since 1970 at which each client came; in order once :meth:`sort` was called.
+    #: Microseconds since 1970 of each client's requests. Sorted after :meth:`sort`.
     times: dict[str, array[int]] = field(default_factory=dict)
-    #: Requests without a user, which a limit by user leaves out.
+    #: Requests left out for lack of a user.
     nameless: int = 0
 
     @property
@@ -44,7 +44,7 @@ class Traffic:
             self.times[client] = array("q", sorted(times))
 
     def add(self, entries: Iterable[Entry]) -> None:
-        """Take in a log's requests."""
+        """Add the requests of a log."""
         by_user = self.by == "user"
         known: dict[bytes, array[int]] = {}
         for entry in entries:

@@ -39,7 +39,7 @@ def test_of_other_clients_nothing_is_shown(app: Flask) -> None:
     said = run_in(app)("show", "203.0.113.7")
     assert (said.code, said.out) == (
         0,
-        "No bucket of 203.0.113.7 is stored: all of them are full.\n",
+        "No bucket of 203.0.113.7 is stored, so all are full.\n",
     )
 
 
@@ -212,7 +212,7 @@ def test_buckets_in_the_workers_memory_are_said_to_be_there(arguments: list[str]
     Limiter(app)
     said = run_in(app)(*arguments)
     assert (said.code, said.err.count("\n")) == (1, 1)
-    assert "in the memory of the processes" in said.err
+    assert "in the memory of the serving processes" in said.err
 
 
 def test_the_emptiest_buckets_come_first(app: Flask) -> None:

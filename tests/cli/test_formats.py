@@ -181,13 +181,13 @@ def test_a_long_malformed_line_is_cut_and_steers_no_terminal() -> None:
 
 
 def test_a_log_that_is_mostly_malformed_is_an_error() -> None:
-    with pytest.raises(UnreadableLogError, match="3 of 5 lines are no requests") as caught:
+    with pytest.raises(UnreadableLogError, match="3 of 5 lines are not requests") as caught:
         read(SAMPLES["common"] + "one\ntwo\nthree\n")
     assert "line 3 of the log: 'one'" in str(caught.value)
 
 
 def test_a_log_in_another_format_than_was_said_is_an_error() -> None:
-    with pytest.raises(UnreadableLogError, match="Leave --format out"):
+    with pytest.raises(UnreadableLogError, match="Leave out --format"):
         read(SAMPLES["json"], "combined")
 
 

@@ -368,10 +368,10 @@ def test_wrong_arguments_are_one_clear_line(
     [
         (b"", "it is empty"),
         (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "binary"),
-        (bytes(range(1, 256)) * 99, "no format that is known"),
+        (bytes(range(1, 256)) * 99, "no known format"),
         (gzip.compress(b""), "it is empty"),
         (b"\x1f\x8b\x08\x00garbage", "damaged gzip"),
-        (b"one\ntwo\n", "no format that is known"),
+        (b"one\ntwo\n", "no known format"),
     ],
 )
 def test_what_is_no_log_is_one_clear_line(
