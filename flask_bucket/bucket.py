@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from .decisions import Charge, Decision, Outcome
 from .limits import EXACT, SECOND, Limit
+from .rows import Role, Row, bans_that_count
 from .slots import Holders, Slots, last_free
 
 #: A clock that is behind a bucket by no more than this is late; by more, it was set back.
@@ -174,40 +174,6 @@ def _time_to(limit: Limit, balance: int, tokens: int, last_refill: int, now: int
     if tokens >= balance:
         return 0
     return -(-(balance - tokens) // limit.step) * limit.tick - (now - last_refill)
-
-
-Role = Literal["take", "shadow", "held"]
-
-
-@dataclass(slots=True)
-class Row:
-    """One charge of a call, and what becomes of it."""
-
-    charge: Charge
-    role: Role
-    #: Tokens that the bucket needs to afford the charge; 0 if it does afford it.
-    needed: int = 0
-    #: Tokens that were taken.
-    taken: int = 0
-
-
-def bans_that_count(rows: Sequence[Row]) -> list[Row]:
-    """Return those bans of a call that count a refusal of their charges; none if a ban refused.
-
-    A ban of a dry run counts the refusals of dry-run limits too.
-    """
-    bans = [row for row in rows if row.charge.kind == "ban"]
-    banned = {row.role for row in bans if row.needed}
-    counting = []
-    for ban in bans:
-        refused = (
-            row.needed and ban.charge.key in row.charge.counts_for
-            for row in rows
-            if row.role == "take" or ban.role == "shadow"
-        )
-        if any(refused) and not banned & {"take", ban.role}:
-            counting.append(ban)
-    return counting
 
 
 class _Buckets:

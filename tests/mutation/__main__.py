@@ -32,12 +32,15 @@ ENGINES = "memory,fakeredis,valkey"
 #: These compare script and reference. They cannot see a fault that both have.
 TWINS = ("test_machine.py", "test_small_world.py")
 #: These check either of them against an oracle.
-PROMISES = ("test_promises.py", "test_refills.py", "test_changes.py")
+PROMISES = ("test_promises.py", "test_refills.py", "test_changes.py", "test_kinds.py")
 #: The promises about an area are tried before the others.
 ABOUT = {
     "clock": "test_changes.py",
     "config change": "test_changes.py",
     "storing": "test_refills.py",
+    "ban": "test_kinds.py",
+    "up to": "test_kinds.py",
+    "slots": "test_kinds.py",
 }
 
 SECONDS = 300
@@ -139,7 +142,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="how many to hunt at a time")
     parser.add_argument("--show", action="store_true", help="print what pytest said of each")
     arguments = parser.parse_args()
-    chosen = [mutant for mutant in mutants() if arguments.words in mutant.name]
+    chosen = [mutant for mutant in mutants() if arguments.words in f"{mutant.area}: {mutant.name}"]
     results = []
     with ThreadPoolExecutor(arguments.jobs) as pool:
         unharmed = pool.submit(hunt, Mutant("", "none", "nowhere", {}))

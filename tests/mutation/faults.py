@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 LUA, PYTHON = "bucket.lua", "bucket.py"
+ROWS, SLOTS = "rows.py", "slots.py"
 
 #: Text, and what is written in its place.
 Edit = tuple[str, str]
@@ -26,6 +27,8 @@ class Fault:
     because: str = ""
     #: Whether planting it once gives it to both, because they share the code or the time.
     alike: bool = False
+    #: The module of the reference.
+    module: str = PYTHON
 
     def planted(self) -> dict[str, dict[str, tuple[Edit, ...]]]:
         """Return the edits to make in each file, by where the fault is planted."""
@@ -33,9 +36,9 @@ class Fault:
         if self.lua:
             places["script"] = {LUA: self.lua}
         if self.python:
-            places["reference"] = {PYTHON: self.python}
+            places["reference"] = {self.module: self.python}
         if self.lua and self.python and self.both:
-            places["both"] = {LUA: self.lua, PYTHON: self.python}
+            places["both"] = {LUA: self.lua, self.module: self.python}
         return places
 
 
@@ -97,8 +100,10 @@ REFILL = (
     ),
 )
 
+#: Where what is affordable is taken.
+TAKES_PYTHON = 'elif row.role != "held" and allowed and not row.needed:'
 SUFFICES = "wanted * scale <= charge.tokens"
-SUFFICES_PYTHON = "wanted * charge.limit.scale <= state.tokens"
+SUFFICES_PYTHON = "wanted * limit.scale <= state.tokens"
 
 JUDGING = (
     Fault(
@@ -128,15 +133,15 @@ JUDGING = (
         "judging",
         "a refusal takes what it can",
         (("elseif allowed and charge.needed == 0 then", "elseif charge.needed == 0 then"),),
-        (("    if allowed:\n        for (charge, _),", "    if True:\n        for (charge, _),"),),
+        ((TAKES_PYTHON, TAKES_PYTHON.replace("and allowed ", "")),),
     ),
     Fault(
         "judging",
         "a refusal writes what it looked at",
         (
             (
-                "elseif refresh(charge, tokens, last_refill, stored) then\n    charge.changed",
-                "else\n    refresh(charge, tokens, last_refill, stored)\n    charge.changed",
+                "elseif refresh(charge, tokens, last_refill, stored) then\n      charge.changed",
+                "else\n      refresh(charge, tokens, last_refill, stored)\n      charge.changed",
             ),
         ),
         (("if set_back:\n            self._changed", "if stored:\n            self._changed"),),
@@ -254,19 +259,19 @@ CLOCK = (
 
 CARRIED = "tokens if old == new else tokens * new // old"
 RESCALES = "tokens = rescale(tokens, scale, charge.scale)"
-ROUNDED = "return tokens < 0 and -result - (rest > 0 and 1 or 0) or result"
+ROUNDED = "return whole * new + quotient"
 
 CHANGES = (
     Fault(
         "config change",
         "a balance is carried over rounded up",
-        ((ROUNDED, "return tokens < 0 and -result or result + (rest > 0 and 1 or 0)"),),
+        ((ROUNDED, f"{ROUNDED} + (rest > 0 and 1 or 0)"),),
         ((CARRIED, "tokens if old == new else -(-tokens * new // old)"),),
     ),
     Fault(
         "config change",
         "a debt is carried over rounded towards zero",
-        ((ROUNDED, "return tokens < 0 and -result or result"),),
+        ((ROUNDED, f"{ROUNDED} + (tokens < 0 and rest > 0 and 1 or 0)"),),
         ((CARRIED, "tokens * new // old if tokens > 0 else -(-tokens * new // old)"),),
     ),
     Fault(
@@ -308,23 +313,22 @@ CHANGES = (
     ),
 )
 
+REFUSES = "allowed = allowed and (charge.needed == 0 or role ~= 'take')"
+REFUSES_PYTHON = 'allowed = not any(row.needed for row in rows if row.role == "take")'
+RETURNS_PYTHON = 'if row.role == "held" and not allowed:'
+
 SEVERAL = (
     Fault(
         "multi-bucket",
         "only the first bucket can refuse",
-        (("allowed and charge.kind ~= 'take'", "allowed and (charge.kind ~= 'take' or i > 1)"),),
-        (
-            (
-                "allowed = not any(needed[: len(charges)])",
-                "allowed = not any(needed[: len(charges)][:1])",
-            ),
-        ),
+        ((REFUSES, REFUSES.replace("~= 'take'", "~= 'take' or i > 1")),),
+        ((REFUSES_PYTHON, REFUSES_PYTHON.replace("in rows", "in rows[:1]")),),
     ),
     Fault(
         "multi-bucket",
         "a key that comes twice is judged twice alone",
         (("local wanted = charge.wanted + charge.cost", "local wanted = charge.cost"),),
-        (("self._wanted.get(charge.key, 0) + charge.cost", "charge.cost"),),
+        (("self._wanted.get(key, 0) + charge.cost", "charge.cost"),),
     ),
     Fault(
         "multi-bucket",
@@ -335,13 +339,13 @@ SEVERAL = (
         "multi-bucket",
         "what was held is not given back",
         (("amount = allowed and 0 or charge.cost", "amount = 0"),),
-        (("        self.add(charge, charge.cost)\n", ""),),
+        ((RETURNS_PYTHON, "if False:"),),
     ),
     Fault(
         "multi-bucket",
         "what was held is given back also when allowed",
         (("amount = allowed and 0 or charge.cost", "amount = charge.cost"),),
-        (("    else:\n        for charge in held:", "    if True:\n        for charge in held:"),),
+        ((RETURNS_PYTHON, RETURNS_PYTHON.replace(" and not allowed", "")),),
     ),
     Fault(
         "multi-bucket",
@@ -352,8 +356,8 @@ SEVERAL = (
     Fault(
         "multi-bucket",
         "a shadow limit refuses",
-        (("allowed and charge.kind ~= 'take'", "false"),),
-        (("allowed = not any(needed[: len(charges)])", "allowed = not any(needed)"),),
+        ((REFUSES, REFUSES.replace(" or role ~= 'take'", "")),),
+        ((REFUSES_PYTHON, REFUSES_PYTHON.replace(' if row.role == "take"', "")),),
     ),
     Fault(
         "multi-bucket",
@@ -361,23 +365,16 @@ SEVERAL = (
         (
             (
                 "elseif allowed and charge.needed == 0 then",
-                "elseif allowed and charge.needed == 0 and charge.kind == 'take' then",
+                "elseif allowed and charge.needed == 0 and charge.role == 'take' then",
             ),
         ),
-        (
-            (
-                "        for (charge, _), lacking in zip(asked, needed, strict=True):\n"
-                "            if not lacking:",
-                "        for (charge, dry_run), lacking in zip(asked, needed, strict=True):\n"
-                "            if not lacking and not dry_run:",
-            ),
-        ),
+        ((TAKES_PYTHON, TAKES_PYTHON.replace('!= "held"', '== "take"')),),
     ),
     Fault(
         "multi-bucket",
         "an unaffordable shadow limit stands in the way of the next",
-        (("if affordable or charge.kind == 'take' then", "if true then"),),
-        (("if affordable or not shadow:", "if True:"),),
+        (("if affordable or role == 'take' then", "if true then"),),
+        (('if affordable or row.role == "take":', "if True:"),),
     ),
 )
 
@@ -410,8 +407,8 @@ SETTLING = (
         ),
         (
             (
-                "for charge in charges:\n        buckets.add(charge, -",
-                "for charge in charges[:1]:\n        buckets.add(charge, -",
+                "for charge in charges:\n        if charge.kind",
+                "for charge in charges[:1]:\n        if charge.kind",
             ),
         ),
     ),
@@ -419,17 +416,12 @@ SETTLING = (
         "settle",
         "what is given back is taken",
         (("    amount = -charge.cost\n", "    amount = -math.abs(charge.cost)\n"),),
-        (
-            (
-                "for charge in charges:\n        buckets.add(charge, -charge.cost)",
-                "for charge in charges:\n        buckets.add(charge, -abs(charge.cost))",
-            ),
-        ),
+        (("buckets.add(charge, -charge.cost)", "buckets.add(charge, -abs(charge.cost))"),),
     ),
     Fault(
         "settle",
         "settling asks first",
-        (("if mode ~= 'settle' and charge.kind ~= 'held' then", "if charge.kind ~= 'held' then"),),
+        (("= mode ~= 'settle' and role ~= 'held'", "= role ~= 'held'"),),
     ),
     Fault(
         "settle",
@@ -447,14 +439,14 @@ SETTLING = (
     Fault(
         "settle",
         "giving back to an absent bucket writes it",
-        (("(amount > 0 and not bucket.absent)", "(amount > 0)"),),
+        (("amount > 0 and not bucket.absent", "amount > 0"),),
         (("(amount > 0 and key not in self._states)", "False"),),
         both=False,
         because="an absent bucket and a full one are the same",
     ),
 )
 
-KEPT = "return min(-(-ticks * limit.tick // 1000) + TTL_MARGIN, EXACT - 1)"
+KEPT = "return min(-(-us // 1000) + TTL_MARGIN, EXACT - 1)"
 EXPIRES = "math.min(ms + TTL_MARGIN, LARGEST)"
 EXPIRING = f"    call('PEXPIRE', key, {EXPIRES})\n"
 
@@ -483,7 +475,7 @@ STORING = (
         "storing",
         "a TTL of millennia is not cut off",
         ((EXPIRES, "ms + TTL_MARGIN"),),
-        ((KEPT, "return -(-ticks * limit.tick // 1000) + TTL_MARGIN"),),
+        ((KEPT, "return -(-us // 1000) + TTL_MARGIN"),),
         both=False,
         because="nobody waits so long",
     ),
@@ -496,7 +488,7 @@ STORING = (
                 "math.ceil(ticks / 1000)",
             ),
         ),
-        ((KEPT, KEPT.replace("-ticks * limit.tick", "-ticks")),),
+        (("// limit.step) * limit.tick\n    else", "// limit.step)\n    else"),),
     ),
     Fault(
         "storing",
@@ -520,4 +512,199 @@ STORING = (
     ),
 )
 
-FAULTS = (*REFILL, *JUDGING, *WAITS, *CLOCK, *CHANGES, *SEVERAL, *SETTLING, *STORING)
+#: Where a ban counts a refusal, and where it begins.
+COUNTS = "extra = refused and bucket.tokens >= bucket.scale and 1 or 0"
+COUNTS_PYTHON = "if state.tokens < limit.scale or key in self._counted:"
+BANNED = "not (kinds.take or kinds[charge.role] or bucket.counted)"
+BANNED_PYTHON = ' and not banned & {"take", ban.role}'
+BEGINS = "if kind == 'ban' and bucket.tokens < bucket.scale then"
+BEGINS_PYTHON = "if state.tokens < limit.scale:\n            ban.needed = 1"
+DEBT = "local debt = math.floor(charge.most / bucket.tick) * bucket.step"
+DEBT_PYTHON = "debt = ban.charge.lasts // limit.tick * limit.step"
+
+BANS = (
+    Fault(
+        "ban",
+        "a request that is allowed is counted",
+        ((COUNTS, COUNTS.replace("refused and ", "")),),
+        (("if any(refused) and", "if"),),
+        module=ROWS,
+    ),
+    Fault(
+        "ban",
+        "a refusal of any other limit is counted",
+        (
+            (
+                "refused = refused or charges[tonumber(place)].needed > 0\n    end",
+                "refused = place\n    end\n    refused = not allowed",
+            ),
+        ),
+        (("row.needed and ban.charge.key in row.charge.counts_for", "row.needed"),),
+        module=ROWS,
+    ),
+    Fault(
+        "ban",
+        "a refusal is counted once for each charge",
+        ((BANNED, BANNED.replace(" or bucket.counted", "")),),
+        ((COUNTS_PYTHON, COUNTS_PYTHON.replace(" or key in self._counted", "")),),
+        both=False,
+        because="no request is charged twice for one ban",
+    ),
+    Fault(
+        "ban",
+        "a request that a ban refuses is counted by others",
+        ((BANNED, "not bucket.counted"),),
+        ((BANNED_PYTHON, ""),),
+        module=ROWS,
+    ),
+    Fault(
+        "ban",
+        "hammering begins the ban anew",
+        ((COUNTS, "extra = refused and 1 or 0"), (BANNED, "not bucket.counted")),
+        ((COUNTS_PYTHON, "if key in self._counted:"),),
+    ),
+    Fault(
+        "ban",
+        "a ban of less than a token refuses nothing",
+        (
+            (
+                "charge.needed = charge.tokens < scale and 1",
+                "charge.needed = charge.tokens < 0 and 1",
+            ),
+        ),
+        (
+            (
+                "return 0 if state.tokens >= limit.scale else 1",
+                "return 0 if state.tokens >= 0 else 1",
+            ),
+        ),
+    ),
+    Fault(
+        "ban",
+        "a ban begins a refusal too late",
+        ((BEGINS, BEGINS.replace("< bucket.scale", "< 0")),),
+        ((BEGINS_PYTHON, BEGINS_PYTHON.replace("< limit.scale", "< 0")),),
+    ),
+    Fault(
+        "ban",
+        "a ban lasts a tick too long",
+        ((DEBT, f"{DEBT} + bucket.step"),),
+        ((DEBT_PYTHON, f"{DEBT_PYTHON} + limit.step"),),
+    ),
+    Fault(
+        "ban",
+        "a ban is counted from the last refill",
+        (("bucket.last_refill, charge.needed = now, 1", "charge.needed = 1"),),
+        (
+            (
+                "limit.scale - debt, limit), self._now,",
+                "limit.scale - debt, limit), state.last_refill,",
+            ),
+        ),
+    ),
+    Fault(
+        "ban",
+        "the refusal that begins a ban does not tell its end",
+        (("bucket.last_refill, charge.needed = now, 1", "bucket.last_refill = now"),),
+        (("            ban.needed = 1\n", ""),),
+    ),
+)
+
+EXTRA = "extra = math.min(charge.most - charge.cost, math.floor(bucket.tokens / bucket.scale))"
+
+UP_TO = (
+    Fault(
+        "up to",
+        "more is taken than there is",
+        ((EXTRA, EXTRA.replace("floor", "ceil")),),
+        (("min(most, state.tokens // limit.scale)", "min(most, -(-state.tokens // limit.scale))"),),
+    ),
+    Fault(
+        "up to",
+        "the cost comes on top of the maximum",
+        ((EXTRA, EXTRA.replace("charge.most - charge.cost", "charge.most")),),
+        (("most = (charge.up_to or 0) - charge.cost", "most = charge.up_to or 0"),),
+    ),
+    Fault(
+        "up to",
+        "a maximum below the cost gives tokens back",
+        (("if extra > 0 then", "if extra ~= 0 then"),),
+        (
+            (
+                "-max(0, min(most, state.tokens // limit.scale))",
+                "-min(most, state.tokens // limit.scale)",
+            ),
+        ),
+    ),
+)
+
+HOLDS = "slots.holds[member] or tonumber(call('ZSCORE', key, member) or now) > now"
+FREED = "call('ZADD', KEYS[i], amount < 0 and charge.free_at or now, member)"
+FREE_EXPIRES = (
+    "      call('PEXPIRE', key, math.min(math.ceil((last - now) / 1000) + TTL_MARGIN, LARGEST))\n"
+)
+
+AT_ONCE = (
+    Fault(
+        "slots",
+        "one slot more is held than there are",
+        (("* scale < charge.full and 0", "* scale <= charge.full and 0"),),
+        ((">= charge.limit.capacity", "> charge.limit.capacity"),),
+        module=SLOTS,
+    ),
+    Fault(
+        "slots",
+        "two members of one call share the last slot",
+        (("slots.wanted = slots.wanted + 1 - charge.needed", "slots.wanted = 0"),),
+        ((" + len(self._wanted) >=", " >="),),
+        both=False,
+        because="a request is one member",
+        module=SLOTS,
+    ),
+    Fault(
+        "slots",
+        "a slot is held for a microsecond too long",
+        (("call('ZCOUNT', key, now + 1, '+inf')", "call('ZCOUNT', key, now, '+inf')"),),
+        (("if free > now}", "if free >= now}"),),
+        module=SLOTS,
+    ),
+    Fault(
+        "slots",
+        "the same member holds a second slot",
+        ((HOLDS, "false"),),
+        (("if charge.member in self.holders or charge.member in self._wanted:", "if False:"),),
+        module=SLOTS,
+    ),
+    Fault(
+        "slots",
+        "a slot that is given back stays held",
+        ((FREED, FREED.replace("amount < 0 and charge.free_at or now", "charge.free_at")),),
+        (("            del self.holders[charge.member]\n", ""),),
+        module=SLOTS,
+    ),
+    Fault(
+        "slots",
+        "a slot held for too long is not cut",
+        (("for n = 1, mode == 'peek' and 0 or #late do", "for n = 1, 0 do"),),
+        (("if free > latest:", "if False:"),),
+        both=False,
+        because="the oracle's clock is not set back",
+        module=SLOTS,
+    ),
+    Fault(
+        "slots",
+        "holders whose time is over stay in the set",
+        (("      call('ZREMRANGEBYSCORE', key, '-inf', now)\n", ""),),
+    ),
+    Fault("slots", "the TTL of slots is dropped", ((FREE_EXPIRES, ""),)),
+    Fault(
+        "slots",
+        "a peek holds a slot",
+        (("if mode ~= 'peek' then -- whoever", "if true then -- whoever"),),
+    ),
+)
+
+FAULTS = (
+    *(*REFILL, *JUDGING, *WAITS, *CLOCK, *CHANGES, *SEVERAL, *SETTLING, *STORING),
+    *(*BANS, *UP_TO, *AT_ONCE),
+)

@@ -38,6 +38,11 @@ class Oracle:
     def give(self, tokens: int) -> None:
         self.level = min(self.level + tokens, Fraction(self.capacity))
 
+    def up_to(self, cost: int, most: int, others: int) -> int:
+        """Return how many tokens are taken if there may be more than the cost."""
+        left = floor(self.level - cost - others)
+        return cost + max(0, min(most - cost, left))
+
     def until(self, tokens: int) -> int:
         """Return the microseconds until the bucket holds so many tokens."""
         return max(0, ceil((tokens - self.level) / self.rate))
@@ -93,3 +98,47 @@ def _answer(oracle: Oracle, enough: bool, total: int) -> Answer:
         0 if enough else None if never else oracle.until(total),
         oracle.until(oracle.capacity),
     )
+
+
+@dataclass
+class BanOracle:
+    """A bucket of refusals, and the time at which the ban that it began is over."""
+
+    bucket: Oracle
+    lasts: int
+    ends: int = 0
+
+    def is_banned(self, now: int) -> bool:
+        return now < self.ends
+
+    def count(self, now: int) -> None:
+        """Count a refusal of a client that is not banned."""
+        self.bucket.move(now)
+        self.bucket.level -= 1
+        if self.bucket.level < 1:
+            self.ends = now + self.lasts
+            # Nothing refills it before the end, and then it holds one token.
+            self.bucket.level, self.bucket.at = Fraction(1), self.ends
+
+
+@dataclass
+class SlotsOracle:
+    """Places that members hold for a time."""
+
+    capacity: int
+    lasts: int
+    until: dict[str, int] = field(default_factory=dict)
+
+    def held(self, now: int) -> dict[str, int]:
+        return {member: until for member, until in self.until.items() if now < until}
+
+    def fits(self, member: str, now: int) -> bool:
+        held = self.held(now)
+        return member in held or len(held) < self.capacity
+
+    def hold(self, member: str, now: int) -> None:
+        self.until = {member: now + self.lasts, **self.held(now)}
+
+    def free(self, member: str, now: int) -> None:
+        self.until = self.held(now)
+        self.until.pop(member, None)

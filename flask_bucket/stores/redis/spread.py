@@ -13,9 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ...bucket import Row, bans_that_count, outcome
+from ...bucket import outcome
 from ...decisions import Charge, Decision, Outcome, no_negative_cost
 from ...errors import StoreUnavailable
+from ...rows import Row, bans_that_count
 from .replies import Scattered
 from .script import Reply, Script
 
