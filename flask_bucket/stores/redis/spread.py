@@ -173,8 +173,11 @@ class Spread:
 
     def _counted(self, decision: Decision, rows: Sequence[Row], now: int | None) -> Decision:
         """Let bans count the refusal, in a call for each: only now is it known who refused."""
-        outcomes = [*decision.outcomes]
-        for ban in {row.charge.key: row for row in reversed(bans_that_count(rows))}.values():
+        outcomes, counted = [*decision.outcomes], set[str]()
+        for ban in bans_that_count(rows):
+            if ban.charge.key in counted:
+                continue
+            counted.add(ban.charge.key)
             with suppress(StoreUnavailable):
                 answer = self._script.take([ban.charge.refusal()], [ban.charge], (), now)
                 for told in answer.outcomes[1:]:  # nothing if the ban has begun meanwhile
