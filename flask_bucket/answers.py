@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from datetime import datetime
 from math import ceil
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
-from flask import Response as FlaskResponse
+from flask import Response
 from werkzeug.datastructures import Headers
 from werkzeug.exceptions import HTTPException, ServiceUnavailable, TooManyRequests
 from werkzeug.routing.exceptions import RoutingException
-from werkzeug.wrappers import Response
+from werkzeug.wsgi import ClosingIterator
 
 from .decisions import Decision
 from .errors import StoreUnavailable
@@ -132,19 +133,37 @@ class LimiterUnavailable(StoreUnavailable, MachineReadable, ServiceUnavailable):
         return type(self), (self.reason, self.wait, self.error_format)
 
 
-def with_headers(response: FlaskResponse, written: Sequence[tuple[str, str]]) -> FlaskResponse:
+def with_headers(response: Response, written: Sequence[tuple[str, str]]) -> Response:
     """Return a response with some headers set.
 
     A copy, since the application may answer other requests with the very same object.
     """
-    names = {name.lower() for name, _ in written}
-    kept = [(name, value) for name, value in response.headers if name.lower() not in names]
     answer = copy(response)
-    answer.headers = Headers([*kept, *written])
+    answer.headers = headers = Headers()
+    names = {name.lower() for name, _ in written}
+    for name, value in response.headers:
+        if name.lower() not in names:
+            headers.add(name, value)
+    for name, value in written:
+        headers.add(name, value)
     return answer
 
 
-def in_place_of(response: FlaskResponse, answer: FlaskResponse) -> FlaskResponse:
+def with_closing(response: Response, close: Callable[[], None]) -> Response:
+    """Return a streamed response after whose body a function is called.
+
+    A copy, for the same reason. The body itself says when it is closed, since Werkzeug closes no
+    response that is passed through. A file that is passed through is left to the server, which
+    may have a faster way to send it; nothing of the application runs in it.
+    """
+    if response.direct_passthrough and not isinstance(response.response, GeneratorType):
+        return response
+    answer = copy(response)
+    answer.response = ClosingIterator(response.response, close)  # type: ignore[arg-type]  # texts
+    return answer
+
+
+def in_place_of(response: Response, answer: Response) -> Response:
     """Return the answer of ``on_breach`` in the place of a response that was made of it.
 
     Some frameworks make a document of their own of every exception. Headers that hooks have added
@@ -175,6 +194,7 @@ class BreachAnswered(RoutingException, HTTPException):
     to error handlers, unless it is a RoutingException; but this one is answered already.
     """
 
-    def __init__(self, response: Response) -> None:
-        super().__init__(response=response)
-        self.code = response.status_code
+    def __init__(self, answer: Response) -> None:
+        super().__init__(response=answer)
+        self.answer = answer
+        self.code = answer.status_code

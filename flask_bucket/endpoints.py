@@ -39,14 +39,14 @@ class Endpoints:
         found.reverse()
         return found
 
-    def misplaced(self, function: View, method: str) -> list[Rule]:
+    def misplaced(self, endpoint: str, function: View, method: str) -> list[Rule]:
         """Return the rules of decorators above ``@app.route``, which the view never runs through.
 
         Such a wrapper serves no endpoint, while the function that it wraps does.
         """
         rules: list[Rule] = []
-        if method == "OPTIONS":
-            return rules  # most likely Flask's automatic answer, which reaches no view either
+        if method == "OPTIONS" and not self._answers_options(endpoint):
+            return rules  # Flask's automatic answer reaches no view
         # By identity, since views need not be hashable.
         inside = {id(d.function): d.rules for d in self.decorations(function)}
         serving: set[int] | None = None
@@ -60,6 +60,13 @@ class Endpoints:
                 if id(decoration.wrapper()) not in serving:
                     rules += [rule for rule in above if not any(rule is r for r in rules)]
         return rules
+
+    def _answers_options(self, endpoint: str) -> bool:
+        """Return whether a view answers OPTIONS itself, at any of its URLs."""
+        return not all(
+            getattr(rule, "provide_automatic_options", False)
+            for rule in self._app.url_map.iter_rules(endpoint)
+        )
 
     def _serving(self) -> set[int]:
         """Return the identities of all functions that answer in any of the applications."""

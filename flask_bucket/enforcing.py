@@ -18,6 +18,7 @@ from .answers import (
     LimiterUnavailable,
     RateLimitExceeded,
     in_place_of,
+    with_closing,
     with_headers,
 )
 from .bills import Bill, Bills
@@ -75,7 +76,7 @@ class Enforcer:
         self.planner = Planner(app, registry, config, hook)
         app.before_request(hook)
         app.after_request(self.after_view)
-        got_request_exception.connect(self._note_crash, app)
+        got_request_exception.connect(self._note_exception, app)
 
     @property
     def is_on(self) -> bool:
@@ -196,7 +197,6 @@ class Enforcer:
             response = self.app.make_response(answer)
             if isinstance(answer, (str, bytes, dict, list)):
                 response.status_code = 429  # a body alone says nothing about the status
-            exchange.answer = response
             return BreachAnswered(response)
         message = bound.error_message
         message = message() if callable(message) else message
@@ -251,11 +251,11 @@ class Enforcer:
         if exchange is None or exchange.decision is None:
             return response
         # A framework may signal an exception as a crash, and answer it all the same.
-        exchange.crashed = exchange.crashed and response.status_code >= 500
+        exchange.crashed = exchange.crashed and response.status_code == 500
         self._close(exchange, response)
         if exchange.taken and response.is_streamed:
             # Its body, and the cost of that, is still to come.
-            response.call_on_close(partial(self._close, exchange))
+            response = with_closing(response, partial(self._close, exchange))
         if exchange.answer is not None and exchange.answer.status_code == response.status_code:
             response = in_place_of(response, exchange.answer)
         decision = exchange.told(response)
@@ -286,11 +286,12 @@ class Enforcer:
                 written += style(decision, outcome)
         return written
 
-    def _note_crash(self, app: Flask, exception: BaseException | None = None, **_: Any) -> None:
-        """Note an exception that nobody handled: the tokens of the request stay taken."""
-        if isinstance(exception, HTTPException):
-            return  # an answer such as abort(401), which Flask-RESTful signals as well
-        if has_request_context():
-            exchange = current_exchanges().by_limiter.get(self.name)
-            if exchange is not None:
-                exchange.crashed = True
+    def _note_exception(self, app: Flask, exception: BaseException | None = None, **_: Any) -> None:
+        """Note what Flask, or a framework on it, answers as it thinks fit. A crash keeps tokens."""
+        exchange = current_exchanges().by_limiter.get(self.name) if has_request_context() else None
+        if exchange is None:
+            return
+        if isinstance(exception, BreachAnswered):
+            exchange.answer = exception.answer  # Flask-RESTX makes a document of its own of it
+        elif not isinstance(exception, HTTPException):  # Flask-RESTful signals abort(401) too
+            exchange.crashed = True

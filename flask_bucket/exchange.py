@@ -39,7 +39,7 @@ class Exchange:
     taken: list[Item] = field(default_factory=list)
     #: The real cost, if the view said it.
     real_cost: int | None = None
-    #: The response that on_breach wrote.
+    #: The response of on_breach, if a framework may have put another in its place.
     answer: Response | None = None
     #: Whether the view raised an exception that nobody handled.
     crashed: bool = False

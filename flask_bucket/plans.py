@@ -164,7 +164,7 @@ class Planner:
         for function, scope in self._endpoints.functions(endpoint, view, method):
             found = self._endpoints.decorations(function)
             rules = [rule for decoration in found for rule in decoration.rules]
-            rules += self._endpoints.misplaced(function, method)
+            rules += self._endpoints.misplaced(endpoint, function, method)
             bounds = self._bind(rules, "view", scope, endpoint, method)
             own += _present(bounds)
             groups = _grouped([(decoration, len(decoration.rules)) for decoration in found], bounds)

@@ -283,6 +283,23 @@ def test_an_answer_of_on_breach_carries_its_code(app: Flask, limiter: Limiter) -
     assert raised.value.code == 418
 
 
+@pytest.mark.parametrize("status", [200, 429])
+def test_a_decorator_that_catches_a_refusal_has_the_last_word(
+    app: Flask, limiter: Limiter, client: FlaskClient, status: int
+) -> None:
+    limited = limiter.limit("1/minute", on_breach=lambda decision: ("no", status))(answer())
+
+    @app.get("/")
+    def view() -> tuple[str, int]:
+        try:
+            return str(limited()), 200
+        except HTTPException:
+            return "another page", status
+
+    assert client.get("/").text == "fine"
+    assert client.get("/").text == "another page"
+
+
 @pytest.mark.parametrize("what", [503, StoreUnavailable])
 def test_an_error_handler_for_503_answers_for_an_outage(what: Any) -> None:
     app, limiter, client = unreachable("deny")

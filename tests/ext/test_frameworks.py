@@ -32,6 +32,41 @@ def test_restful_errors_are_judged_by_the_response_that_is_sent(
     assert statuses(app.test_client(), "/", 4, method="POST") == [409] * 4
 
 
+class BusyError(Exception):
+    """Something is busy, which Flask-RESTful is told to answer with 503."""
+
+
+def test_a_restful_error_that_is_answered_with_503_is_no_crash(
+    app: Flask, buckets: CountingStore
+) -> None:
+    limiter = Limiter(app, redis=buckets)
+    api = flask_restful.Api(app, errors={"BusyError": {"message": "busy", "status": 503}})
+
+    class Name(flask_restful.Resource):  # type: ignore[misc]  # untyped
+        @limiter.limit("2/minute", deduct_when=lambda response: response.status_code < 500)
+        def post(self) -> Any:
+            raise BusyError
+
+    api.add_resource(Name, "/")
+    assert statuses(app.test_client(), "/", 4, method="POST") == [503] * 4
+
+
+def test_restx_error_handlers_are_judged_by_their_response(
+    app: Flask, buckets: CountingStore
+) -> None:
+    limiter = Limiter(app, redis=buckets)
+    api = flask_restx.Api(app)
+    api.errorhandler(TakenError)(lambda error: ({"message": "taken"}, 409))
+
+    @api.route("/name")
+    class Name(flask_restx.Resource):  # type: ignore[misc]  # untyped
+        @limiter.limit("2/minute", deduct_when=lambda response: response.status_code != 409)
+        def post(self) -> Any:
+            raise TakenError
+
+    assert statuses(app.test_client(), "/name", 4, method="POST") == [409] * 4
+
+
 def test_a_crash_under_restful_keeps_its_tokens(app: Flask, buckets: CountingStore) -> None:
     limiter = Limiter(app, redis=buckets)
     api = flask_restful.Api(app)

@@ -162,6 +162,15 @@ def test_a_limit_above_the_route_leaves_automatic_options_alone(
     assert statuses(client, "/", 3, method="OPTIONS") == [200] * 3
 
 
+def test_a_limit_above_the_route_counts_options_that_the_view_answers(
+    app: Flask, limiter: Limiter, client: FlaskClient
+) -> None:
+    """Otherwise a client could try passwords with OPTIONS."""
+    methods = ["POST", "OPTIONS"]
+    limiter.limit("2/minute")(app.route("/", methods=methods)(answer()))
+    assert statuses(client, "/", 3, method="OPTIONS") == [200, 200, 429]
+
+
 def test_a_limit_above_the_route_is_enforced_for_exempt_methods_too(
     buckets: CountingStore,
 ) -> None:

@@ -134,3 +134,25 @@ def test_a_response_class_with_a_constructor_of_its_own_is_kept(
     client.get("/")
     assert isinstance(seen[0], Frozen)
     assert seen[0].version == 3
+
+
+class Words:
+    """A body that can be sent again and again."""
+
+    def __iter__(self) -> Any:
+        return iter(["one ", "two"])
+
+
+def test_a_streamed_response_that_is_used_again_collects_nothing(
+    app: Flask, limiter: Limiter, client: FlaskClient
+) -> None:
+    body = Words()
+    same = Response(body)
+    closed: list[str] = []
+    same.call_on_close(lambda: closed.append("closed"))
+    app.get("/")(limiter.limit("9/minute")(lambda: same))
+    for _ in range(3):
+        with client.get("/") as response:
+            assert response.data == b"one two"
+    assert closed == ["closed"] * 3
+    assert (same.response, len(same._on_close)) == (body, 1)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 from threading import Barrier
 from typing import Any
 
 import pytest
-from flask import Flask, Response, abort, request, stream_with_context
+from flask import Flask, Response, abort, request, send_file, stream_with_context
 from flask.testing import FlaskClient
+from werkzeug.test import EnvironBuilder
 
 from flask_bucket import ConfigError, Limiter, Rule
 from tests.ext.conftest import Clock, CountingStore, answer, remaining, statuses
@@ -275,6 +277,36 @@ def test_a_streamed_response_can_be_settled_while_it_is_sent(
     response.close()
     assert buckets.calls == ["take", "settle"]
     assert remaining(client, "/") == 30
+
+
+def test_a_stream_that_is_passed_through_can_be_settled_too(
+    app: Flask, limiter: Limiter, client: FlaskClient
+) -> None:
+    @app.get("/")
+    @limiter.limit("100/minute")
+    def view() -> Response:
+        def words() -> Iterator[bytes]:
+            limiter.settle(30)
+            yield b"word"
+
+        return Response(stream_with_context(words()), direct_passthrough=True)
+
+    with client.get("/") as response:
+        assert response.data == b"word"
+    assert remaining(client, "/") == 69
+
+
+def test_a_file_is_left_to_the_server(app: Flask, limiter: Limiter) -> None:
+    """Servers recognise what their own ``wsgi.file_wrapper`` made, and send it faster."""
+
+    class Wrapper:
+        def __init__(self, *_: Any) -> None:
+            pass
+
+    app.get("/")(limiter.limit("9/minute")(lambda: send_file(BytesIO(b"text"), "text/plain")))
+    environ = EnvironBuilder("/").get_environ()
+    environ["wsgi.file_wrapper"] = Wrapper
+    assert isinstance(app.wsgi_app(environ, lambda *_: lambda _: None), Wrapper)
 
 
 def test_a_stream_that_is_broken_off_is_settled_as_far_as_it_came(
