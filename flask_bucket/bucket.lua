@@ -7,7 +7,7 @@
 -- ARGV[3..]  a row of six for each charge: its role ('take', 'shadow' or 'held'), its cost, and
 --            the capacity, scale, step and tick (1, 1000 or 1000000 us) of its limit. A kind may
 --            follow the role: 'take ban'. It has two more arguments, which follow all the rows:
---            'up-to'  the most tokens that it takes, and nothing
+--            'up-to'  the most tokens that it takes, and how many its bucket gets back first
 --            'slot'   the microseconds that it is held at most, and the member that holds it
 --            'ban'    the microseconds that it lasts, and which charges' refusals it counts
 --
@@ -130,6 +130,10 @@ for i = 1, #KEYS do
     if charge.absent then -- it is full for whoever looks
       charge.tokens, charge.last_refill = charge.full, now
     elseif refresh(charge, tokens, last_refill, stored) then
+      charge.changed = true
+    end
+    if charge.kind == 'up-to' and charge.extra ~= '0' and not charge.absent then
+      charge.tokens = math.min(charge.tokens + charge.extra * scale, charge.full)
       charge.changed = true
     end
     if asks and charge.kind == 'ban' then -- it must hold a token, and takes none as yet

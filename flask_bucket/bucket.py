@@ -105,6 +105,8 @@ def take(
     rows = [Row(charge, role) for role, some in asked for charge in some]
     for row in rows:
         buckets.look(row.charge)
+        if row.charge.rest:
+            buckets.give_rest(row.charge)
         if row.role != "held":
             row.needed = buckets.judge(row)
     allowed = not any(row.needed for row in rows if row.role == "take")
@@ -238,6 +240,13 @@ class _Buckets:
         balance = _bounded(state.tokens + amount * limit.scale, limit)
         self._put(key, State(balance, state.last_refill, limit.scale), limit)
         return max(-amount, 0)
+
+    def give_rest(self, charge: Charge) -> None:
+        """Give back what is left of an earlier charge. No wait counts it as taken again."""
+        state, limit = self._seen[charge.key]
+        if charge.key in self._states:
+            tokens = _bounded(state.tokens + charge.rest * limit.scale, limit)
+            self._put(charge.key, State(tokens, state.last_refill, limit.scale), limit)
 
     def take_up_to(self, charge: Charge) -> int:
         """Take what is left, as far as the charge may. Return how many tokens were taken."""

@@ -13,8 +13,8 @@ from .errors import ConfigError
 from .limits import EXACT, SECOND, Limit
 
 #: Where tokens were taken from, and where they are given back: the store's bucket, or during an
-#: outage this process's own.
-TakenFrom = Literal["store", "local"]
+#: outage this process's own, or a lease.
+TakenFrom = Literal["store", "local", "lease"]
 
 #: What a bucket is: a token bucket, one that counts refusals, or a set of slots.
 Kind = Literal["rate", "ban", "slot"]
@@ -43,6 +43,11 @@ class Charge:
     kind: Kind = "rate"
     #: The most tokens to take, if more than the cost are left when all else is charged.
     up_to: int | None = None
+    #: Of a charge *up to* a maximum: tokens of an earlier one that its bucket gets back first,
+    #: whatever is decided.
+    rest: int = 0
+    #: Seconds for which a process may take tokens ahead; 0: not at all.
+    lease: float = 0.0
     #: Who holds a slot. The same member holds at most one.
     member: str = ""
     #: Microseconds that a ban lasts, or that a slot is held at most.
@@ -183,6 +188,8 @@ class Decision:
     degraded: bool = False
     #: True when the refusal was remembered, and the store not asked.
     cached: bool = False
+    #: True when any tokens were taken from a lease.
+    leased: bool = False
 
     @classmethod
     def of(cls, outcomes: tuple[Outcome, ...], now: int, cached: bool = False) -> Decision:

@@ -128,3 +128,11 @@ class KeyParts:
     def readable(self) -> KeyParts:
         """Return the parts as people wrote them, where they are not digests."""
         return KeyParts(self.prefix, *map(unquote, (self.client, self.scope, self.name)))
+
+
+def belongs(key: str, client: str | None, prefix: str | None) -> bool:
+    """Return whether a key is one of a client's, and begins with a prefix; None is any."""
+    parts = KeyParts.of(key)
+    if parts is None:  # spelled by hand
+        return client is None and prefix is None
+    return client in (None, parts.client) and prefix in (None, parts.prefix)

@@ -10,7 +10,7 @@ from threading import Lock
 from .. import bucket, forks
 from ..bucket import Kept, State
 from ..decisions import Charge, Decision, no_negative_cost
-from ..keys import KeyParts
+from ..keys import belongs
 from .base import checked_now
 
 
@@ -74,7 +74,7 @@ class MemoryStore:
 
     def reset(self, client: str | None = None, key_prefix: str | None = None) -> int:
         with self._lock:
-            keys = [key for key in self._states if _belongs(key, client, key_prefix)]
+            keys = [key for key in self._states if belongs(key, client, key_prefix)]
             for key in keys:
                 del self._states[key], self._expires[key]
         return len(keys)
@@ -137,13 +137,6 @@ class MemoryStore:
             self._queued.discard(key)
             if expires is not None:
                 del self._states[key], self._expires[key]
-
-
-def _belongs(key: str, client: str | None, prefix: str | None) -> bool:
-    parts = KeyParts.of(key)
-    if parts is None:  # spelled by hand
-        return client is None and prefix is None
-    return client in (None, parts.client) and prefix in (None, parts.prefix)
 
 
 def _monotonic_clock() -> Callable[[], int]:

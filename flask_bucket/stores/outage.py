@@ -223,7 +223,8 @@ class OutageStore(WrappingStore):
                 self._local.settle([replace(mine, cost=left - share)], now)
 
     def _share(self, charges: Iterable[Charge]) -> list[Charge]:
-        return [replace(c, limit=self._scaled(c.limit)) for c in charges]
+        # Nothing is taken ahead: there is no call to be saved.
+        return [replace(c, limit=self._scaled(c.limit), up_to=None, rest=0) for c in charges]
 
 
 def _parted(charges: Sequence[Charge]) -> tuple[Sequence[Charge], Sequence[Charge]]:

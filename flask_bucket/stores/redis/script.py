@@ -125,7 +125,7 @@ def _add_kinds(
             rows += (charge.lasts, " ".join(places))
         elif charge.up_to is not None:
             kind = "up-to"
-            rows += (charge.up_to, "")
+            rows += (charge.up_to, charge.rest)
         else:
             continue
         rows[6 * i] = f"{role} {kind}"
