@@ -19,6 +19,7 @@ from .functions import plain
 from .keys import SCOPE_MARK, ending, spelled
 from .limits import Limit, distinct_names
 from .rules import Rule, checked_cost
+from .stores.lease import share_of_worker
 
 #: Where a rule was written, from the outside in.
 Source = Literal["application", "default", "blueprint", "view", "function", "block"]
@@ -42,6 +43,9 @@ class BoundRule:
     #: The limits, each with the rest of its keys. None: only a request can tell.
     fixed: tuple[Named, ...] | None
     shadow: bool
+    #: Seconds for which tokens are taken ahead, of those limits that can be leased.
+    lease: float
+    workers: int | None
     cost: int | Callable[[], Any]
     exempt_when: Callable[[], Any] | None
     deduct_when: Callable[[Response], Any] | None
@@ -59,11 +63,15 @@ class BoundRule:
         *,
         key_func: KeyFunc,
         dry_run: bool,
+        lease: float,
+        workers: int | None,
         names: set[str],
     ) -> BoundRule:
         """Bind a rule.
 
         :param key_func: the Limiter's, for a rule that has none of its own.
+        :param lease: the seconds of a rule that does not say its own.
+        :param workers: all workers, if their number is known.
         :param names: the names in use in this scope already; those given out are added.
         """
         fixed = None
@@ -77,6 +85,8 @@ class BoundRule:
             fixed,
             rule.dry_run or dry_run,
             low=None if rule.low is None else Fraction(str(rule.low)),
+            lease=_lease(rule, lease, dry_run=dry_run),
+            workers=workers,
             **{name: _plain(getattr(rule, name)) for name in _CALLED},
         )
 
@@ -94,7 +104,15 @@ class BoundRule:
         if not named:
             return []
         cost, returns = facts.cost(self), self.deduct_when is not None
-        return [Charge(limit, start + rest, cost, returns) for limit, rest in named]
+        if not self.lease:
+            return [Charge(limit, start + rest, cost, returns) for limit, rest in named]
+        return [
+            Charge(limit, start + rest, cost, lease=self.lease_of(limit)) for limit, rest in named
+        ]
+
+    def lease_of(self, limit: Limit) -> float:
+        """Return the seconds for which tokens of one of the limits are taken ahead; 0 for none."""
+        return self.lease if share_of_worker(limit, self.lease, self.workers) else 0.0
 
 
 class Facts:
@@ -171,6 +189,11 @@ def read_numbers(scope: str, name: str) -> Limit | None:
         return Limit(capacity, Fraction(tokens, seconds) * per, per)
     except ConfigError:
         return None
+def _lease(rule: Rule, seconds: float, *, dry_run: bool) -> float:
+    """Return the lease of a rule: its own, or the setting where that makes sense."""
+    if rule.deduct_when is not None or rule.dry_run or dry_run:
+        return 0.0
+    return seconds if rule.lease is None else rule.lease
 
 
 def _plain(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Annotated, Any, get_type_hints
 
 from .errors import ConfigError
 from .headers import HEADER_NAME, NAMED, STYLES
+from .limits import checked_lease
 from .masking import masked
 from .moving import KEYS
 from .typos import meant
@@ -130,6 +132,10 @@ def _options(key: str, value: object) -> Mapping[str, Any]:
     return dict(value)
 
 
+def _workers(key: str, value: object) -> int | None:
+    return None if value is None else _whole(1, 100_000, "workers")(key, value)
+
+
 def _any(key: str, value: object) -> Any:
     return value
 
@@ -176,6 +182,17 @@ class Config:
     error_format: Annotated[str, _one_of(FORMATS)] = "json"
     #: True: every limit is a dry-run limit.
     dry_run: Annotated[bool, _switch] = False
+    #: Seconds for which each worker takes tokens of hot buckets ahead; 0 is off.
+    lease: Annotated[float, checked_lease] = 0.0
+    #: All workers on all machines; by default as WEB_CONCURRENCY says. Leases need to know.
+    workers: Annotated[int | None, _workers] = None
+
+    @property
+    def known_workers(self) -> int | None:
+        """The number of workers, if it is known."""
+        text = os.environ.get("WEB_CONCURRENCY", "")
+        told = int(text) if re.fullmatch("[1-9][0-9]{0,5}", text) else None
+        return told if self.workers is None else self.workers
 
     @classmethod
     def load(cls, settings: Mapping[str, Any]) -> Config:

@@ -236,6 +236,7 @@ class Decision:
             later.retry_after,
             later.now or self.now,
             self.degraded or later.degraded,
+            leased=self.leased or later.leased,
         )
 
     def settled(self, corrections: Iterable[Charge]) -> Decision:

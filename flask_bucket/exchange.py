@@ -69,7 +69,7 @@ class Exchange:
     def _take(self, bill: Bill, decision: Decision) -> None:
         """Note what was taken, and from where."""
         items = bill.items
-        if bill.shadow or decision.degraded:
+        if bill.shadow or decision.degraded or decision.leased:
             if not decision.outcomes:
                 return  # nobody counted
             items = tuple(

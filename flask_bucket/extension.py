@@ -134,6 +134,8 @@ class Limiter:
         BUCKET_HEADERS            ("x-ratelimit",) x-ratelimit, ietf; or a mapping of names
         BUCKET_ERROR_FORMAT       "json"           body of a refusal: json, problem
         BUCKET_DRY_RUN            False            report what limits would refuse, refuse nothing
+        BUCKET_LEASE              0                seconds for which workers take tokens ahead
+        BUCKET_WORKERS            None             all workers; unset: WEB_CONCURRENCY's number
         ========================= ================ ==============================================
 
         :raises ConfigError: for a value that is not one, and for a ``BUCKET_`` key that resembles
@@ -175,6 +177,7 @@ class Limiter:
         on_breach: Breach | None = None,
         dry_run: bool = False,
         low: float | None = None,
+        lease: float | None = None,
     ) -> LimitDecorator:
         """Limit a view, a method of a MethodView, any function, a Blueprint, or a block.
 
@@ -206,6 +209,8 @@ class Limiter:
         :param on_breach: called with the Decision on a refusal; may return a response.
         :param dry_run: report what this would refuse, and refuse nothing.
         :param low: send the signal ``limit_low`` when this part of a capacity is used: 0.8.
+        :param lease: seconds for which each worker takes tokens ahead, so that most requests take
+            no call; 0 for none, and by default as ``BUCKET_LEASE`` says.
         :raises ConfigError: for anything that is not what was expected.
         """
         rules = rules_of(
@@ -227,6 +232,7 @@ class Limiter:
             on_breach=on_breach,
             dry_run=dry_run,
             low=low,
+            lease=lease,
         )
         return LimitDecorator(rules, put_on=self._limit, enter=self._at_block)
 

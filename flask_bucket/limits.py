@@ -30,6 +30,9 @@ LARGEST_BITS = 3_000
 
 NAME = re.compile(r"[a-z][a-z0-9_.-]*")
 
+#: Seconds for which tokens may be taken ahead, at most.
+LONGEST_LEASE = 10
+
 
 @dataclass(frozen=True, slots=True, init=False)
 class Limit:
@@ -269,3 +272,17 @@ def distinct_names(limits: Iterable[Limit], taken: set[str] | None = None) -> tu
         taken.add(name)
         distinct.append(limit if name == limit.name else limit.named(name))
     return tuple(distinct)
+
+
+def checked_lease(what: str, value: object) -> float:
+    """Return the seconds of a lease.
+
+    :raises ConfigError: unless it is a number from 0 to 10.
+    """
+    plain = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not plain or not 0 <= value <= LONGEST_LEASE:  # type: ignore[operator]  # plain
+        raise ConfigError(
+            f"{what} is {value!r}; expected a number of seconds from 0 (no lease) to "
+            f"{LONGEST_LEASE}, such as 0.1."
+        )
+    return float(value)  # type: ignore[arg-type]  # plain

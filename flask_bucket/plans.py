@@ -86,7 +86,7 @@ class Planner:
             "BUCKET_APPLICATION_LIMITS", config.application_limits, registry.application
         )
         self._exempt_methods = frozenset(config.exempt_methods)
-        self._dry_run = config.dry_run
+        self._config = config
         self._version = registry.version
         self._plans: dict[tuple[str | None, str], Plan] = {}
         self._strays: WeakKeyDictionary[Decoration, dict[tuple[str | None, str], Point]] = (
@@ -252,7 +252,9 @@ class Planner:
                 source,
                 place,
                 key_func=self._registry.key_func,
-                dry_run=self._dry_run,
+                dry_run=self._config.dry_run,
+                lease=self._config.lease,
+                workers=self._config.known_workers,
                 names=names.setdefault(place, set()),
             )
             bounds.append(bound if rule.serves(method) else None)

@@ -16,7 +16,7 @@ from flask.typing import ResponseReturnValue
 from .decisions import Decision
 from .errors import ConfigError
 from .functions import checked_function, plain
-from .limits import EXACT, Limit, Number
+from .limits import EXACT, Limit, Number, checked_lease
 from .typos import meant
 
 #: The limits of a rule as they are written. A callable returns any of the others, or None, ""
@@ -71,6 +71,7 @@ class Rule:
     on_breach: Breach | None = None
     dry_run: bool = False
     low: float | None = None
+    lease: float | None = None
     #: The limits as values, or the function that returns them for each request.
     limits: tuple[Limit, ...] | Callable[[], tuple[Limit, ...]] = field(
         init=False, repr=False, compare=False
@@ -110,6 +111,12 @@ class Rule:
             raise ConfigError(f"error_message is a text or a function, not {message!r}.")
         if self.scope is not None and not callable(self.scope):
             checked_scope(self.scope)
+        leased = self.lease is not None and checked_lease("lease", self.lease) > 0
+        if leased and (self.deduct_when is not None or self.dry_run):
+            raise ConfigError(
+                f"lease={self.lease!r} does not go with deduct_when or dry_run: their tokens are "
+                "counted with each request. Leave it out."
+            )
 
         low = self.low
         if low is not None and not (type(low) in (int, float) and 0 < low <= 1):

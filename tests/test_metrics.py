@@ -150,6 +150,25 @@ def test_an_outage_is_seen_by_its_decisions_and_by_the_breaker(own_server: Serve
         measured.get("/")
 
 
+def test_the_tokens_of_leases_are_counted(valkey: Server) -> None:
+    app = Flask(__name__)
+    app.config.update(BUCKET_WORKERS=1, BUCKET_LEASE=10, BUCKET_TIMEOUT=5)
+    Limiter(app, redis=valkey.url, application_limits="1000/second burst 4000")
+    measured = Measured(app)
+    measured.get("/", 40)
+    tokens = {
+        what: measured.value(
+            "flask_bucket_lease_tokens_total", limiter="bucket", limit="per-second", what=what
+        )
+        for what in ("leased", "spent", "returned")
+    }
+    calls = measured.value("flask_bucket_store_seconds_count", limiter="bucket", operation="take")
+    assert tokens["spent"] == 40 - calls
+    assert tokens["leased"] >= tokens["spent"] > 30
+    assert tokens["returned"] == 0
+    assert measured.decisions("per-second", "", "allowed") == 40
+
+
 def test_no_label_says_who_a_client_is() -> None:
     app, limiter = make_app(application_limits="2/hour", key_func=lambda: "alice")
     app.add_url_rule("/u/<name>", "user", limiter.limit("2/minute")(lambda name: ""))

@@ -22,6 +22,7 @@ from .app_checks import (
 from .findings import Finding
 from .layout import Table
 from .output import counted, print_json, print_table
+from .lease_checks import lease_checks
 from .rule_checks import hook_checks, limit_checks, method_checks, route_checks
 from .server_checks import server_checks
 from .states import limiters
@@ -68,6 +69,7 @@ def findings(states: Mapping[str, Enforcer], workers: int, behind_proxy: bool) -
             yield from _about(name, server_checks(state, server))
         yield from _about(name, setting_checks(state, server, workers))
         yield from _about(name, limit_checks(state))
+        yield from _about(name, lease_checks(state))
         yield from _about(name, method_checks(state))
         yield from _about(name, hook_checks(state))
         yield from _about(name, header_checks(state))

@@ -163,6 +163,9 @@ def _conditions(bound: BoundRule) -> Iterator[str]:
         yield f"exempt when {name_of(rule.exempt_when)}"
     if rule.deduct_when is not None:
         yield f"deduct when {name_of(rule.deduct_when)}"
+    if bound.lease:
+        never = [limit.name for limit, _ in bound.fixed or () if not bound.lease_of(limit)]
+        yield f"lease {bound.lease:g} s" + (f", never for {' and '.join(never)}" if never else "")
 
 
 def _as_data(route: Route, found: list[InForce], states: Mapping[str, Enforcer]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from ..decisions import Charge, Decision, Outcome
 from ..limits import Limit
 from ..signals import store_recovered, store_unavailable
 from ..stores.base import Store, WrappingStore, layers
+from ..stores.leases import LeaseStore
 
 #: Below this share of its capacity, a bucket is near its limit.
 NEAR = 0.2
@@ -41,6 +42,9 @@ class Instruments(Protocol):
 
     def timed(self, limiter: str, operation: str, seconds: float) -> None:
         """Note how long the store took, also if it failed."""
+
+    def leased(self, limiter: str, limit: str, what: str, tokens: int) -> None:
+        """Count tokens of leases: leased from the store, spent, or returned to the store."""
 
     def breaker(self, limiter: str, is_open: bool) -> None:
         """Note whether the store is taken to be out of reach."""
@@ -70,6 +74,9 @@ def _instrumented(store: Store, instruments: Instruments, limiter: str) -> Store
     counting = CountingStore(store, instruments, limiter)
     *_, around = (layer for layer in layers(counting) if isinstance(layer, WrappingStore))
     around.store = TimingStore(around.store, instruments, limiter)
+    for layer in layers(counting):
+        if isinstance(layer, LeaseStore):
+            layer.note = counting.count_tokens
     return counting
 
 
@@ -144,6 +151,11 @@ class CountingStore(WrappingStore):
             self._count(outcome.limit, endpoint, "allowed")
             if outcome.remaining < NEAR * outcome.limit.capacity:
                 self._instruments.near_limit(self._limiter, self._label(outcome.limit), endpoint)
+
+    def count_tokens(self, limit: Limit, what: str, tokens: int) -> None:
+        """Count tokens of leases."""
+        if tokens:
+            self._instruments.leased(self._limiter, self._label(limit), what, tokens)
 
     def _count(self, limit: Limit, endpoint: str, outcome: str) -> None:
         self._instruments.decided(self._limiter, self._label(limit), endpoint, outcome)

@@ -43,6 +43,11 @@ class OpenTelemetryMetrics:
         self._seconds = meter.create_histogram(
             "flask_bucket.store.duration", "s", "How long the store took."
         )
+        self._leased = meter.create_counter(
+            "flask_bucket.lease.tokens",
+            "{token}",
+            "Tokens leased from the store, spent without a call, and returned.",
+        )
         self._breakers = meter.create_up_down_counter(
             "flask_bucket.breaker.open", "{process}", "Processes without their store."
         )
@@ -69,6 +74,10 @@ class OpenTelemetryMetrics:
         self._seconds.record(
             seconds, {_PREFIX + "limiter": limiter, _PREFIX + "operation": operation}
         )
+
+    def leased(self, limiter: str, limit: str, what: str, tokens: int) -> None:
+        named = {_PREFIX + "limiter": limiter, _PREFIX + "limit": limit}
+        self._leased.add(tokens, named | {_PREFIX + "what": what})
 
     def breaker(self, limiter: str, is_open: bool) -> None:
         self._breakers.add(

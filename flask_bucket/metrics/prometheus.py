@@ -67,6 +67,12 @@ class PrometheusMetrics:
             buckets=_BUCKETS,
             registry=registry,
         )
+        self._leased = Counter(
+            "flask_bucket_lease_tokens",
+            "Tokens leased from the store, spent without a call, and returned.",
+            ("limiter", "limit", "what"),
+            registry=registry,
+        )
         self._breaker = Gauge(
             "flask_bucket_breaker_open",
             "Processes for which the store is out of reach.",
@@ -103,6 +109,9 @@ class PrometheusMetrics:
 
     def timed(self, limiter: str, operation: str, seconds: float) -> None:
         self._seconds.labels(limiter, operation).observe(seconds)
+
+    def leased(self, limiter: str, limit: str, what: str, tokens: int) -> None:
+        self._leased.labels(limiter, limit, what).inc(tokens)
 
     def breaker(self, limiter: str, is_open: bool) -> None:
         self._breaker.labels(limiter).set(is_open)

@@ -9,6 +9,7 @@ from ..config import Config
 from ..errors import ConfigError
 from ..masking import shown
 from .base import Store
+from .leases import LeaseStore
 from .memory import MemoryStore
 from .outage import OutageStore, Policy
 from .redis import RedisStore
@@ -46,6 +47,8 @@ def stacked(
         on_outage=on_outage,
         on_recovery=on_recovery,
     )
+    if config.known_workers:
+        store = LeaseStore(store, config.known_workers)
     return RefusalStore(store, config.refusal_cache) if config.refusal_cache else store
 
 

@@ -307,7 +307,8 @@ def test_limits_that_only_report(valkey: Server) -> None:
 
 def limited_by(valkey: Server, rule: str, **options: Any) -> Flask:
     app = Flask(__name__, static_folder=None)
-    app.config.update(BUCKET_REDIS_URL=valkey.url, BUCKET_TIMEOUT=1)
+    settings = {name: options.pop(name) for name in tuple(options) if name.isupper()}
+    app.config.update(BUCKET_REDIS_URL=valkey.url, BUCKET_TIMEOUT=1, **settings)
     limiter = Limiter(app)
     app.add_url_rule("/report", view_func=limiter.limit(rule, **options)(report))
     return app
@@ -315,6 +316,30 @@ def limited_by(valkey: Server, rule: str, **options: Any) -> Flask:
 
 def report() -> str:
     return ""
+
+
+def test_a_lease_without_the_number_of_workers(
+    valkey: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WEB_CONCURRENCY", raising=False)
+    assert codes(examine(healthy(valkey, BUCKET_LEASE=0.1))) == ["FB401"]
+    assert codes(examine(healthy(valkey, BUCKET_LEASE=0.1, BUCKET_WORKERS=4))) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "lease", "found"),
+    [
+        ("20/second burst 500", 0.1, "FB402"),
+        ("1000/second burst 10000", 0.1, None),
+        ("1000/second burst 2000", 5, "FB403"),
+    ],
+)
+def test_limits_that_a_lease_does_not_fit(
+    valkey: Server, rule: str, lease: float, found: str | None
+) -> None:
+    said = examine(limited_by(valkey, rule, lease=lease, BUCKET_WORKERS=4))
+    leases = [code for code in codes(said, "note", "warning") if code in ("FB402", "FB403")]
+    assert leases == ([found] if found else [])
 
 
 def test_a_limit_that_can_never_be_met(valkey: Server) -> None:

@@ -45,6 +45,8 @@ def test_the_keys_and_defaults_are_those_of_the_documentation() -> None:
         "BUCKET_HEADERS": ("x-ratelimit",),
         "BUCKET_ERROR_FORMAT": "json",
         "BUCKET_DRY_RUN": False,
+        "BUCKET_LEASE": 0.0,
+        "BUCKET_WORKERS": None,
     }
 
 

@@ -55,6 +55,7 @@ def test_limit_takes_its_options_by_name() -> None:
         "on_breach": None,
         "dry_run": False,
         "low": None,
+        "lease": None,
     }
 
 

@@ -1,0 +1,50 @@
+"""The checks of ``flask bucket doctor`` that look at leases: codes FB401 to FB403."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..bound import BoundRule
+from ..enforcing import Enforcer
+from ..limits import Limit
+from ..stores.lease import FEWEST, HOT, PART
+from .findings import Finding
+from .states import routes
+
+
+def lease_checks(state: Enforcer) -> Iterator[Finding]:
+    """Check for leases that do nothing, or last too long."""
+    leased: dict[Limit, BoundRule] = {}
+    for route in routes(state.app):
+        for bound in state.planner.plan(route.endpoint, route.method).bounds:
+            if bound.lease:
+                leased |= {limit: bound for limit, _ in bound.fixed or ()}
+    if (leased or state.config.lease) and not state.config.known_workers:
+        yield Finding(
+            "FB401",
+            "warning",
+            "Nothing is leased, because the number of workers is not known.",
+            "Set BUCKET_WORKERS to the number of workers on all machines.",
+        )
+        return
+    for limit, bound in leased.items():
+        yield from _of_lease(limit, bound)
+
+
+def _of_lease(limit: Limit, bound: BoundRule) -> Iterator[Finding]:
+    seconds, workers = bound.lease, bound.workers or 1
+    if not bound.lease_of(limit):
+        yield Finding(
+            "FB402",
+            "note",
+            f"{limit} is never leased for {seconds:g} s by one of {workers} workers.",
+            f"A lease needs a limit that refills {FEWEST} tokens in its time, and a burst of at "
+            f"least {PART * HOT * workers}.",
+        )
+    elif limit.seconds_to_full < seconds:
+        yield Finding(
+            "FB403",
+            "warning",
+            f"A lease of {seconds:g} s is longer than {limit} takes to fill.",
+            "Use a shorter lease. Tokens that a worker holds for so long are missing elsewhere.",
+        )
