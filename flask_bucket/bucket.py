@@ -105,8 +105,6 @@ def take(
     rows = [Row(charge, role) for role, some in asked for charge in some]
     for row in rows:
         buckets.look(row.charge)
-        if row.charge.rest:
-            buckets.give_rest(row.charge)
         if row.role != "held":
             row.needed = buckets.judge(row)
     allowed = not any(row.needed for row in rows if row.role == "take")
@@ -212,6 +210,8 @@ class _Buckets:
         if set_back:
             self._changed.add(key)
         self._seen[key] = state, limit
+        if charge.rest:
+            self._give_rest(charge)
 
     def judge(self, row: Row) -> int:
         """Return the tokens that the bucket needs to afford a charge; 0 if it does afford it."""
@@ -241,7 +241,7 @@ class _Buckets:
         self._put(key, State(balance, state.last_refill, limit.scale), limit)
         return max(-amount, 0)
 
-    def give_rest(self, charge: Charge) -> None:
+    def _give_rest(self, charge: Charge) -> None:
         """Give back what is left of an earlier charge. No wait counts it as taken again."""
         state, limit = self._seen[charge.key]
         if charge.key in self._states:

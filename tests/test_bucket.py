@@ -362,6 +362,26 @@ def test_as_much_is_given_back_as_was_taken_up_to_a_maximum() -> None:
     assert settle(writes, [back], START) == {"a": holding(5)}
 
 
+def test_a_rest_goes_back_before_anything_is_judged() -> None:
+    decision, writes = take({"a": holding(1)}, [Charge(LIMIT, "a", 3, up_to=5, rest=7)], START)
+    assert (decision.outcomes[0].taken, writes) == (5, {"a": holding(3)})
+
+
+def test_a_rest_goes_back_even_if_the_request_is_refused() -> None:
+    asked = [Charge(LIMIT, "a", 9, up_to=9, rest=7)]
+    refused, writes = take({"a": holding(1)}, asked, START)
+    assert (refused.allowed, writes) == (False, {"a": holding(8)})
+    (outcome,) = refused.outcomes
+    assert outcome.retry_after == wait(LIMIT, holding(8), START, 9) / SECOND  # type: ignore[operator]
+
+
+def test_a_rest_never_lifts_a_bucket_above_its_capacity() -> None:
+    asked = [Charge(LIMIT, "a", 0, up_to=0, rest=10**6)]
+    _, writes = take({"a": holding(1)}, asked, START)
+    assert writes == {"a": holding(LIMIT.capacity)}
+    assert take({}, asked, START)[1] == {}
+
+
 #: Two at once.
 TWO = Limit(2, 2)
 

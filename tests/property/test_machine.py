@@ -61,6 +61,7 @@ class Asked:
     key: str
     cost: int | Near
     more: int | None
+    rest: int
     member: str
     bans: tuple[str, ...]
 
@@ -72,6 +73,7 @@ kinds = st.lists(
         st.one_of(keys, st.sampled_from(KEYS)),
         COSTS,
         st.one_of(st.none(), st.integers(-1, 30), st.just(EXACT - 1)),
+        st.sampled_from((0, 0, 1, 3, EXACT - 1)),
         st.sampled_from(("one", "one", "two", "three or four")),
         st.sampled_from(((BAN,), (BAN, ALSO_BAN), ())),
     ),
@@ -230,7 +232,8 @@ class Machine(RuleBasedStateMachine):
             if kind.kind == "rate":
                 cost = one.cost if isinstance(one.cost, int) else self._near(one.key, one.cost)
                 up_to = None if one.more is None else min(cost + one.more, EXACT - 1)
-                made = Charge(limit, one.key, cost, up_to=up_to, counts_for=one.bans)
+                rest = 0 if up_to is None else one.rest
+                made = Charge(limit, one.key, cost, up_to=up_to, rest=rest, counts_for=one.bans)
             elif kind.kind == "ban":
                 made = Charge(limit, one.key, kind="ban", lasts=lasts)
             else:
