@@ -52,7 +52,7 @@ def simulate(
     fleet = [LeaseStore(store, workers, lambda: now / MICROSECONDS) for _ in range(workers)]
     charges = (Charge(limit, KEY, lease=lease),)
     rate = limit.rate / MICROSECONDS
-    ideal, real = Level(limit.capacity, rate), Level(limit.capacity, rate)
+    ideal, real = Level(limit.capacity, rate), Level(limit.capacity, rate, limit.capacity)
     requests = calls = wanted = granted = lowest = 0
     while now < seconds * MICROSECONDS:
         now += 1 + round(arrivals.expovariate(load * float(limit.rate)) * MICROSECONDS)
@@ -71,10 +71,10 @@ def simulate(
 
 
 class Level:
-    """The tokens of an exact bucket, empty at first."""
+    """The tokens of an exact bucket."""
 
-    def __init__(self, capacity: int, rate: Fraction) -> None:
-        self.tokens = 0.0
+    def __init__(self, capacity: int, rate: Fraction, tokens: int = 0) -> None:
+        self.tokens = float(tokens)
         self._capacity, self._rate, self._now = capacity, float(rate), 0
 
     def at(self, now: int) -> float:
