@@ -189,6 +189,8 @@ def read_numbers(scope: str, name: str) -> Limit | None:
         return Limit(capacity, Fraction(tokens, seconds) * per, per)
     except ConfigError:
         return None
+
+
 def _lease(rule: Rule, seconds: float, *, dry_run: bool) -> float:
     """Return the lease of a rule: its own, or the setting where that makes sense."""
     if rule.deduct_when is not None or rule.dry_run or dry_run:

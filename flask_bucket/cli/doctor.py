@@ -21,8 +21,8 @@ from .app_checks import (
 )
 from .findings import Finding
 from .layout import Table
-from .output import counted, print_json, print_table
 from .lease_checks import lease_checks
+from .output import counted, print_json, print_table
 from .rule_checks import hook_checks, limit_checks, method_checks, route_checks
 from .server_checks import server_checks
 from .states import limiters
