@@ -143,14 +143,14 @@ def test_a_refused_connection_is_told_at_once_to_all_who_wait(stalls: Stalls) ->
     store.close()
 
 
-def test_a_connection_made_after_close_is_dropped(valkey: Server, resolver: Resolver) -> None:
+def test_a_connection_made_after_close_is_dropped(own_server: Server, resolver: Resolver) -> None:
     resolver.seconds = 0.4
-    store = RedisStore.from_url(f"redis://localhost:{valkey.port}", timeout=0.05)
+    store = RedisStore.from_url(f"redis://localhost:{own_server.port}", timeout=0.05)
     with pytest.raises(Connecting):
         store.take([CHARGE])
     store.close()
     assert eventually(lambda: makers() == [])
-    with valkey.client() as client:
+    with own_server.client() as client:
         assert eventually(lambda: len(client.client_list()) == 1)
 
 
