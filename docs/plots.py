@@ -60,7 +60,7 @@ class Bucket:
     def allows(self, second: float) -> bool:
         charge = Charge(self.limit, "client")
         decision, writes = bucket.take(self.states, [charge], round(second * SECOND))
-        self.states.update(writes)
+        self.states |= {key: state for key, state in writes.items() if isinstance(state, State)}
         return decision.allowed
 
     def level(self, second: float) -> float:
