@@ -17,6 +17,12 @@ from ..stores.memory import MemoryStore
 from .log_facts import Evidence, LogFacts
 from .routed import Routed, Target
 
+#: The kinds of charges that are not replayed, and why.
+_LEFT_OUT = {
+    "slot": "How long requests run: limits on requests at once are left out.",
+    "ban": "Who was banned when the log began: bans are left out.",
+}
+
 #: Bills that are kept: those of the clients and targets seen last.
 _KEPT = 10_000
 
@@ -120,6 +126,9 @@ class AppReplay:
                 continue
             bill = enforcer.bills.written(self._point(enforcer, target), facts)
             for item in () if bill is None else bill.items:
+                if item[0].kind != "rate":
+                    self.evidence.assume(_LEFT_OUT[item[0].kind])
+                    continue
                 (dry if item[1].shadow else enforced).append(
                     (item, _limit_of(target, limiter, item))
                 )

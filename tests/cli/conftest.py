@@ -141,3 +141,19 @@ def get(app: Flask, path: str, times: int = 1, address: str = "203.0.113.7") -> 
     return [
         client.get(path, environ_base={"REMOTE_ADDR": address}).status_code for _ in range(times)
     ]
+
+
+def healthy(valkey: Server, **config: Any) -> Flask:
+    app = Flask(__name__, static_folder=None)
+    app.config.update({"BUCKET_REDIS_URL": valkey.url, "BUCKET_TIMEOUT": 1, **config})
+    Limiter(app, application_limits="5/second burst 20")
+    return app
+
+
+def codes(said: Said, *levels: str) -> list[str]:
+    levels = levels or ("warning", "error")
+    return [f["code"] for f in said.data["findings"] if f["level"] in levels]
+
+
+def examine(app: Flask, *arguments: object) -> Said:
+    return run_in(app)("doctor", "--json", *arguments)

@@ -1,8 +1,7 @@
-"""``show``, ``reset`` and ``top``: buckets looked at and let go, on real servers."""
+"""``show`` and ``reset``: the buckets of one client, on real servers."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -100,10 +99,6 @@ def test_the_application_and_blueprints_are_named_in_words(app: Flask) -> None:
     get(app, "/cart/")
     rows = run_in(app)("show", "203.0.113.7", "--limiter", "words").out.splitlines()[1:]
     assert [row.split("  ")[0] for row in rows] == ["application", "cart.show blueprint"]
-
-
-def test_with_all_buckets_full_top_is_a_sentence(app: Flask) -> None:
-    assert run_in(app)("top").out == "All buckets are full.\n"
 
 
 def test_a_debt_is_shown_as_one(app: Flask) -> None:
@@ -213,38 +208,6 @@ def test_buckets_in_the_workers_memory_are_said_to_be_there(arguments: list[str]
     said = run_in(app)(*arguments)
     assert (said.code, said.err.count("\n")) == (1, 1)
     assert "in the memory of the serving processes" in said.err
-
-
-def test_the_emptiest_buckets_come_first(app: Flask) -> None:
-    for times, address in ((1, "203.0.113.1"), (5, "203.0.113.2"), (3, "203.0.113.3")):
-        get(app, "/search", times, address)
-    buckets = run_in(app)("top", "-n", 2, "--json").data["buckets"]
-    assert [(b["client"], b["tokens"]) for b in buckets] == [("203.0.113.2", 0), ("203.0.113.3", 2)]
-    assert run_in(app)("top").out.splitlines()[1].split()[0] == "203.0.113.2"
-
-
-def test_keys_that_are_no_buckets_are_passed_over(app: Flask, valkey: Server) -> None:
-    with valkey.client() as client:
-        client.set("bucket:{a}:search:per-minute", "text")
-        client.hset("bucket:{b}:search:per-minute", "colour", "red")
-    assert run_in(app)("top", "--json").data["buckets"] == []
-
-
-def test_watching_looks_again_until_it_is_stopped(
-    app: Flask, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    get(app, "/search", 5)
-    naps: list[float] = []
-
-    def nap(seconds: float) -> None:
-        naps.append(seconds)
-        if len(naps) == 3:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(time, "sleep", nap)
-    said = run_in(app)("top", "--watch", "--interval", 0.5)
-    assert (said.code, naps) == (0, [0.5] * 3)
-    assert said.out.count("203.0.113.7") == 3
 
 
 @pytest.fixture
