@@ -76,6 +76,8 @@ class Enforcer:
         self.planner = Planner(app, registry, config, hook)
         app.before_request(hook)
         app.after_request(self.after_view)
+        # Flask answers it anyway, but for TRAP_HTTP_EXCEPTIONS, which Connexion sets.
+        app.register_error_handler(BreachAnswered, lambda error: error.answer)
         got_request_exception.connect(self._note_exception, app)
 
     @property

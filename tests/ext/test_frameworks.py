@@ -109,6 +109,21 @@ def test_the_answer_of_on_breach_reaches_the_client(
     assert response.headers["X-Hook"] == "kept"
 
 
+def test_the_answer_of_on_breach_reaches_the_client_though_exceptions_are_trapped(
+    app: Flask, buckets: CountingStore
+) -> None:
+    app.config["TRAP_HTTP_EXCEPTIONS"] = True  # as Connexion does
+    app.config["PROPAGATE_EXCEPTIONS"] = True
+    limiter = Limiter(app, redis=buckets, on_breach=lambda decision: ("wait a little", 418))
+    app.register_error_handler(Exception, lambda error: ("another", 500))
+    app.get("/")(limiter.limit("1/minute")(answer()))
+    client = app.test_client()
+    client.get("/")
+    response = client.get("/")
+    assert (response.status_code, response.text) == (418, "wait a little")
+    assert response.headers["Retry-After"] == "60"
+
+
 @pytest.mark.parametrize("framework", [flask_restful, flask_restx])
 def test_a_refusal_without_on_breach_is_a_429_of_the_framework(
     app: Flask, buckets: CountingStore, framework: Any
