@@ -139,8 +139,9 @@ def handles_errors(app: Flask, decoration: Decoration) -> bool:
     """
     wrapper = decoration.wrapper()
     return any(
-        wrapper is handler
+        wrapper is function
         for by_code in app.error_handler_spec.values()
         for by_class in by_code.values()
         for handler in by_class.values()
+        for function in chain(handler)
     )

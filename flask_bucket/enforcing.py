@@ -101,15 +101,13 @@ class Enforcer:
         if self._registry.filters and any(passes() for passes in self._registry.filters):
             exchange.filtered = True
             return
-        point = exchange.plan.at(BEFORE)
-        if point is not None:
+        if (point := exchange.plan.at(BEFORE)) is not None:
             self._charge(exchange, point)
 
     def at_blueprint(self, limit: BlueprintLimit) -> None:
         """Charge a blueprint's limit where it stands among the blueprint's hooks."""
         exchange = self._exchange() if self.is_on else None
-        point = None if exchange is None else exchange.plan.at(limit)
-        if exchange is not None and point is not None:
+        if exchange is not None and (point := exchange.plan.at(limit)) is not None:
             self._charge(exchange, point)
 
     # At a decorator, or within the view.
@@ -149,6 +147,8 @@ class Enforcer:
         exchange = exchanges.by_limiter.get(self.name)
         if exchange is None:
             exchange = exchanges.by_limiter[self.name] = self._begin(exchanges)
+        elif exchange.plan.method != request.method:  # a hook may override it, for a header
+            exchange.plan = self.planner.plan(request.endpoint, request.method)
         return None if exchange.filtered else exchange
 
     def _begin(self, exchanges: Exchanges) -> Exchange:

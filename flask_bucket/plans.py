@@ -52,6 +52,7 @@ class Plan:
 
     #: The view that this was made for.
     view: View | None
+    method: str
     points: tuple[Point, ...]
     _by_place: dict[Place, Point] = field(init=False)
 
@@ -139,7 +140,7 @@ class Planner:
         if endpoint is None or view is None:
             free = method in self._exempt_methods
             bounds = () if free else self._of_application(None, method)
-            return Plan(view, (Point(BEFORE, bounds),) if bounds else ())
+            return Plan(view, method, (Point(BEFORE, bounds),) if bounds else ())
         exemptions = self._exemptions(endpoint, view, method)
         own, decorated = self._own(endpoint, view, method)
         charged = {bound for _, bounds in decorated for bound in bounds}
@@ -149,7 +150,7 @@ class Planner:
             before = [*self._of_application(endpoint, method), *before]
         at_hooks = [(p, bounds) for p, bounds in self._at_hooks(endpoint, before, hooked) if bounds]
         points = [Point(place, tuple(bounds)) for place, bounds in (*at_hooks, *decorated)]
-        return Plan(view, tuple(points))
+        return Plan(view, method, tuple(points))
 
     def _of_application(self, endpoint: str | None, method: str) -> tuple[BoundRule, ...]:
         scope = f"{SCOPE_MARK}application"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import Any
 
 import flask_restful  # type: ignore[import-untyped]
 import flask_restx  # type: ignore[import-untyped]
 import pytest
 from flask import Flask, Response
+from flask.testing import FlaskClient
 
 from flask_bucket import Limiter
 from tests.ext.conftest import CountingStore, answer, statuses
@@ -163,3 +165,22 @@ def test_an_error_handler_that_is_refused_answers_429(
     response = client.get("/nowhere")
     assert response.json == {"error": "Too Many Requests", "retryAfterMs": 30000}
     assert response.headers["Retry-After"] == "30"
+
+
+@pytest.mark.parametrize("kind", ["decorated", "method"])
+def test_an_error_handler_that_is_refused_within_another_callable_answers_429(
+    app: Flask, limiter: Limiter, client: FlaskClient, kind: str
+) -> None:
+    class Handlers:
+        @limiter.limit("1/minute")
+        def lost(self, error: Exception) -> tuple[str, int]:
+            return "none", 404
+
+    method = Handlers().lost
+
+    @wraps(method)
+    def decorated(error: Exception) -> Any:
+        return method(error)
+
+    app.register_error_handler(404, decorated if kind == "decorated" else method)
+    assert statuses(client, "/nowhere", 2) == [404, 429]
