@@ -152,6 +152,14 @@ def test_a_balance_that_needs_no_rounding_is_carried_over_exactly(store: Store, 
     assert round(answer.retry_after * SECOND) == -(-(owed + 1) * 3 * SECOND // 7)
 
 
+def test_a_part_of_a_token_that_needs_no_rounding_is_carried_over_exactly(store: Store) -> None:
+    store.settle([charge(10)], now=START)
+    now = START + SECOND // 8
+    store.settle([charge(1)], now=now)  # three quarters of a token are owed
+    thirds = Limit(10, 7, 3, "thirds")
+    assert store.take([charge(limit=thirds)], now=now).retry_after == 0.75
+
+
 def test_a_clock_set_back_locks_nobody_out(store: Store) -> None:
     store.take([charge(10)], now=START)
     back = START - 3_600 * SECOND
