@@ -28,8 +28,9 @@ class Taken:
 
     grants: list[int] = field(default_factory=list)
     refusals: list[int] = field(default_factory=list)
-    #: Calls that were not answered: the server may have granted them.
-    lost: int = 0
+    #: Calls that were not answered, each from its begin to its end by the clock of this host,
+    #: which is the server's too. The server may have granted them.
+    lost: list[tuple[int, int]] = field(default_factory=list)
 
     def __add__(self, other: Taken) -> Taken:
         return Taken(
@@ -64,10 +65,11 @@ def _process(url: str, seconds: float) -> Taken:
 def _thread(store: RedisStore, until: float) -> Taken:
     taken = Taken()
     while time.monotonic() < until:
+        began = time.time_ns() // 1000
         try:
             decision = store.take([CHARGE])
         except StoreUnavailable:
-            taken.lost += 1
+            taken.lost.append((began, time.time_ns() // 1000))
             time.sleep(0.001)
         else:
             (taken.grants if decision.allowed else taken.refusals).append(decision.now)
