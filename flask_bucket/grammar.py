@@ -31,6 +31,13 @@ _TEXT = re.compile(
     r"(?:\s+burst\s+(?P<burst>\d{1,30}))?",
     re.IGNORECASE | re.ASCII,
 )
+_DURATION = re.compile(
+    r"(?:(?P<multiple>\d{1,999}(?:\.\d{1,999})?)\s*)?(?P<unit>[a-z]+)", re.IGNORECASE | re.ASCII
+)
+EXPECTED_DURATION = (
+    'expected "[<multiple>] <unit>", such as "1 day" or "15 minutes"; units are '
+    "ms, second, minute, hour, day, week, month and year"
+)
 EXPECTED = (
     'expected "<amount>/<unit>" or "<amount> per [<multiple>] <unit>", optionally followed by '
     '"burst <capacity>", such as "5/second burst 20" or "100 per 15 minutes"; units are '
@@ -61,6 +68,27 @@ def read(text: str) -> tuple[int, Fraction, Fraction]:
         )
     period = Fraction(match["multiple"] or 1) * _UNITS[unit]
     return int(match["burst"] or amount), amount, period
+
+
+def read_duration(text: str) -> Fraction:
+    """Return the seconds of a duration.
+
+    :raises ConfigError: for anything that is not one, with the reason alone: the caller adds the
+        text.
+    """
+    match = _DURATION.fullmatch(" ".join(text.split())) if len(text) <= LONGEST_TEXT else None
+    if match is None:
+        raise ConfigError(f"{EXPECTED_DURATION}.")
+    unit = _unit(match["unit"])
+    if unit is None:
+        raise ConfigError(f'unknown unit "{match["unit"]}"; {EXPECTED_DURATION}.')
+    return Fraction(match["multiple"] or 1) * _UNITS[unit]
+
+
+def write_duration(seconds: Fraction) -> str:
+    """Return the text that reads as these seconds, which have finite decimals: ``1 day``."""
+    words = _period_words(seconds)
+    return " ".join(("1", *words) if len(words) == 1 else words)
 
 
 def write(capacity: int, amount: Fraction, period: Fraction) -> str:

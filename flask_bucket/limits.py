@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
@@ -181,6 +182,14 @@ class Limit:
     def named(self, name: str) -> Limit:
         """Return this limit under another name."""
         return Limit(self.capacity, self.refill_rate, self.per, name)
+
+    def in_ticks_of(self, tick: int) -> Limit:
+        """Return this limit, counted in longer ticks of so many microseconds."""
+        counted, parts = copy(self), self.rate * Fraction(tick, SECOND)
+        values = {"tick": tick, "scale": parts.denominator, "step": parts.numerator}
+        for attribute, value in (values | {"full": self.capacity * parts.denominator}).items():
+            object.__setattr__(counted, attribute, value)
+        return counted
 
     def __str__(self) -> str:
         return grammar.write(self.capacity, self.refill_rate, self.per)
