@@ -12,8 +12,8 @@
 --            'ban'    the microseconds that it lasts, and which charges' refusals it counts
 --
 -- Returns a flat list of integers: now and, for each charge, how many tokens its bucket needs to
--- afford it (0 if it does), and the tokens and last_refill of its bucket after the call; of slots,
--- how many are held, and when the last one is free. If there are kinds: then how many each took.
+-- afford it (0 if it does), how many it took, and the tokens and last_refill of its bucket after
+-- the call; of slots, how many are held, and when the last one is free.
 --
 -- Lua's numbers are doubles, exact for integers up to 2^53 in size. Times and balances stay
 -- within that. Larger products and sums are rounded, but they are only compared with exact
@@ -202,7 +202,7 @@ for i = 1, kinds and mode ~= 'settle' and #KEYS or 0 do
 end
 
 -- Answer, and write each bucket that changed, with a TTL until it is full or free, and a margin.
-local reply = {now, 0, 0, 0} -- room for one charge, as in most calls
+local reply = {now, 0, 0, 0, 0} -- room for one charge, as in most calls
 for i = 1, #KEYS do
   local key, charge = KEYS[i], charges[i]
   local bucket, slots = charge.bucket or charge, charge.slots
@@ -224,10 +224,7 @@ for i = 1, #KEYS do
     call('PEXPIRE', key, math.min(ms + TTL_MARGIN, LARGEST))
   end
   -- What is given back must be taken again: a wait without it would end in a refusal.
-  reply[3 * i - 1] = charge.needed > 0 and charge.needed + bucket.returned or 0
-  reply[3 * i], reply[3 * i + 1] = charge.tokens, charge.last_refill
-  if kinds then
-    reply[3 * #KEYS + 1 + i] = charge.taken
-  end
+  reply[4 * i - 2] = charge.needed > 0 and charge.needed + bucket.returned or 0
+  reply[4 * i - 1], reply[4 * i], reply[4 * i + 1] = charge.taken, charge.tokens, charge.last_refill
 end
 return reply

@@ -142,17 +142,9 @@ def _read(
     except FAILURES as error:
         raise translated(error) from error
     count = len(charges) + len(shadow) + len(held)
-    sizes = (1 + 3 * count, 1 + 4 * count)
-    if type(reply) is not list or len(reply) not in sizes or {*map(type, reply)} != {int}:
+    if type(reply) is not list or len(reply) != 1 + 4 * count or {*map(type, reply)} != {int}:
         raise StoreUnavailable(f"the reply is not one of the script's: {reply!r:.100}")
-    rows, taken = reply[1 : sizes[0]], reply[sizes[0] :]
-    needed = rows[::3]
-    if not taken:  # without kinds, a charge takes its cost if it takes anything
-        allowed = not any(needed[: len(charges)])
-        asked = zip((*charges, *shadow), needed, strict=False)
-        taken = [charge.cost if allowed and not lacks else 0 for charge, lacks in asked]
-        taken += [0] * len(held)
-    return reply[0], [*zip(needed, taken, rows[1::3], rows[2::3], strict=True)]
+    return reply[0], [*zip(reply[1::4], reply[2::4], reply[3::4], reply[4::4], strict=True)]
 
 
 def _decision(
@@ -162,10 +154,12 @@ def _decision(
     held: Sequence[Charge] = (),
 ) -> Decision:
     now, rows = reply
-    outcomes: list[Outcome] = []
-    for i, charge in enumerate((*charges, *shadow)):
-        outcomes.append(outcome(charge, i >= len(charges), *rows[i], now))
-    for charge, row in zip(held, rows[len(outcomes) :], strict=True):
+    asked = (*charges, *shadow)
+    outcomes = [
+        outcome(charge, place >= len(charges), *row, now)
+        for place, (charge, row) in enumerate(zip(asked, rows, strict=False))
+    ]
+    for charge, row in zip(held, rows[len(asked) :], strict=True):
         # Of what was charged earlier, only a ban that counts the refusal is news.
         if charge.kind == "ban" and row[1]:
             outcomes.append(outcome(charge, False, *row, now))
