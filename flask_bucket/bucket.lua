@@ -11,9 +11,8 @@
 --            'slot'   the microseconds that it is held at most, and the member that holds it
 --            'ban'    the microseconds that it lasts, and which charges' refusals it counts
 --
--- Returns a flat list of integers: now and, for each charge, how many tokens its bucket needs to
--- afford it (0 if it does), how many it took, and the tokens and last_refill of its bucket after
--- the call; of slots, how many are held, and when the last one is free.
+-- Returns integers: now and, for each charge, the tokens that its bucket needs to afford it (0 if it
+-- does), those taken, and the bucket's tokens and last_refill; of slots, how many are held until when.
 --
 -- Lua's numbers are doubles, exact for integers up to 2^53 in size. Times and balances stay
 -- within that. Larger products and sums are rounded, but they are only compared with exact

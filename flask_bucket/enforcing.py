@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from flask import Flask, Response, has_request_context, request
+from flask import Flask, Request, Response, has_request_context, request
 from flask.signals import got_request_exception
 from werkzeug.exceptions import HTTPException
 
@@ -26,7 +26,7 @@ from .config import Config
 from .decisions import Charge, Decision, Outcome
 from .decorators import BlueprintLimit, Decoration, Registry
 from .endpoints import handles_errors
-from .exchange import Exchange, Exchanges, current_exchanges
+from .exchange import Exchange, Exchanges, current_request, exchanges_of
 from .first_request import warn_of_setup
 from .headers import styles, whole_seconds
 from .keys import Spelling
@@ -143,20 +143,21 @@ class Enforcer:
 
     def _exchange(self) -> Exchange | None:
         """Return the current request's exchange; None if a filter let the request pass."""
-        exchanges = current_exchanges()
+        req = current_request()
+        exchanges = exchanges_of(req)
         exchange = exchanges.by_limiter.get(self.name)
         if exchange is None:
-            exchange = exchanges.by_limiter[self.name] = self._begin(exchanges)
-        elif exchange.plan.method != request.method:  # a hook may override it, for a header
-            exchange.plan = self.planner.plan(request.endpoint, request.method)
+            exchange = exchanges.by_limiter[self.name] = self._begin(req, exchanges)
+        elif exchange.plan.method != req.method:  # a hook may override it, for a header
+            exchange.plan = self.planner.plan(req.endpoint, req.method)
         return None if exchange.filtered else exchange
 
-    def _begin(self, exchanges: Exchanges) -> Exchange:
+    def _begin(self, req: Request, exchanges: Exchanges) -> Exchange:
         """Begin a request's exchange."""
         if not self._first_seen:
             self._first_seen = True
-            warn_of_setup(request, in_process=isinstance(innermost(self.store), MemoryStore))
-        return Exchange(self.planner.plan(request.endpoint, request.method), exchanges)
+            warn_of_setup(req, in_process=isinstance(innermost(self.store), MemoryStore))
+        return Exchange(self.planner.plan(req.endpoint, req.method), exchanges)
 
     def _charge(self, exchange: Exchange, point: Point) -> None:
         """Charge all that applies at one point, in one call of the store.
@@ -248,7 +249,7 @@ class Enforcer:
 
     def after_view(self, response: Response) -> Response:
         """Give back what need not be paid, settle the rest, and tell the client."""
-        exchanges = current_exchanges()
+        exchanges = exchanges_of(current_request())
         exchange = exchanges.by_limiter.get(self.name)
         if exchange is None or exchange.decision is None:
             return response
@@ -290,8 +291,8 @@ class Enforcer:
 
     def _note_exception(self, app: Flask, exception: BaseException | None = None, **_: Any) -> None:
         """Note what Flask, or a framework on it, answers as it thinks fit. A crash keeps tokens."""
-        exchange = current_exchanges().by_limiter.get(self.name) if has_request_context() else None
-        if exchange is None:
+        known = exchanges_of(current_request()).by_limiter if has_request_context() else {}
+        if (exchange := known.get(self.name)) is None:
             return
         if isinstance(exception, BreachAnswered):
             exchange.answer = exception.answer  # Flask-RESTX makes a document of its own of it

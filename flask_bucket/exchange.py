@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from flask import Response, request
+from flask import Request, Response, request
 
 from .bills import Bill, Item
 from .bound import BoundRule
@@ -180,11 +180,15 @@ class Exchanges:
         return True
 
 
-def current_exchanges() -> Exchanges:
-    """Return what is kept on the current request, which begins with nothing."""
-    # The request itself: each look through Flask's proxy takes its time.
-    attributes: dict[str, Any] = request._get_current_object().__dict__  # type: ignore[attr-defined]  # the proxy's
-    kept: Exchanges | None = attributes.get(_ATTRIBUTE)
+def current_request() -> Request:
+    """Return the current request itself: each look through Flask's proxy takes its time."""
+    found: Request = request._get_current_object()  # type: ignore[attr-defined]  # the proxy's
+    return found
+
+
+def exchanges_of(req: Request) -> Exchanges:
+    """Return what is kept on a request, which begins with nothing."""
+    kept: Exchanges | None = req.__dict__.get(_ATTRIBUTE)
     if kept is None:
-        kept = attributes[_ATTRIBUTE] = Exchanges()
+        kept = req.__dict__[_ATTRIBUTE] = Exchanges()
     return kept

@@ -27,7 +27,7 @@ from .decorators import (
     Target,
 )
 from .enforcing import Enforcer
-from .exchange import Exchange, current_exchanges
+from .exchange import Exchange, current_request, exchanges_of
 from .functions import checked_function, is_application, plain
 from .keys import checked_name
 from .limits import Limit, Number
@@ -398,7 +398,7 @@ class Limiter:
 
     @property
     def _exchange(self) -> Exchange | None:
-        return current_exchanges().by_limiter.get(self.name)
+        return exchanges_of(current_request()).by_limiter.get(self.name)
 
     if not TYPE_CHECKING:  # to a type checker, every attribute would exist
 

@@ -13,7 +13,7 @@ from .bills import Item
 from .bound import BoundRule, Facts
 from .decisions import Decision, Outcome
 from .enforcing import Enforcer
-from .exchange import current_exchanges
+from .exchange import current_request, exchanges_of
 from .keys import KeyParts
 from .limits import Limit
 
@@ -26,7 +26,7 @@ def status_view_of(name: str) -> Callable[[], Response]:
     def status_view() -> Response:
         """Tell the client its buckets, as JSON. Takes no tokens, and makes one call."""
         enforcer = current_enforcer(name)
-        exchange = current_exchanges().by_limiter.get(name)
+        exchange = exchanges_of(current_request()).by_limiter.get(name)
         is_free = not enforcer.is_on or (exchange is not None and exchange.filtered)
         items = [] if is_free else _items(enforcer)
         decision = Decision(True)

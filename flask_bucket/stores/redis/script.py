@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from ...bucket import outcome
-from ...decisions import Charge, Charges, Decision, Outcome, no_negative_cost
+from ...decisions import Charge, Charges, Decision, no_negative_cost
 from ...errors import StoreUnavailable
 from ..base import checked_now
 from .links import Call
