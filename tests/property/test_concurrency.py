@@ -30,19 +30,25 @@ def unexplained(taken: Taken) -> list[int]:
     """Return the times of decisions that the reference bucket would not make.
 
     It sees the grants alone, so it may hold a token too many for each lost call. A refusal says
-    that there was less than one token, whatever was lost before, but not which part of one.
+    that there was less than one token, so that many lost calls had been granted. If the bucket
+    was full beside a lost call, nobody knows which part of a token that left.
     """
     found: list[int] = []
     state: State | None = None
-    last, unknown = 0, 1 if taken.lost else 0
+    last, unknown = 0, 0
     # Of several decisions in one microsecond, the grants came first: nothing was refilled.
     decisions = sorted([*((at, 0) for at in taken.grants), *((at, 1) for at in taken.refusals)])
     for at, refused in decisions:
         state, _ = bucket.refresh(LIMIT, state, at)
+        lost = sum(began <= at and ended >= last for began, ended in taken.lost)
+        if lost and state.tokens == LIMIT.full:
+            unknown = 1
         if refused:
-            lost = sum(began <= at and ended >= last for began, ended in taken.lost)
-            is_explained = state.tokens < (1 + lost + unknown) * LIMIT.scale
-            state, last = replace(state, tokens=min(state.tokens, LIMIT.scale - 1)), at
+            too_many, rest = divmod(state.tokens, LIMIT.scale)
+            is_explained = too_many <= lost + unknown
+            if too_many:
+                state = replace(state, tokens=LIMIT.scale - 1 if unknown else rest)
+            last = at
         else:
             state = replace(state, tokens=state.tokens - CHARGE.cost * LIMIT.scale)
             is_explained = state.tokens >= 0
@@ -59,6 +65,9 @@ def test_decisions_that_no_bucket_makes_are_found() -> None:
     lost = [(START, START + 9)]
     assert unexplained(Taken(full[1:], [START + 1], lost)) == []
     assert unexplained(Taken(full[1:], [START + 1, START + 6_668], lost)) == [START + 6_668]
+    lost = [(START + 1, START + 8)]
+    assert unexplained(Taken(full[1:], [START + 9, START + 3_333], lost)) == []
+    assert unexplained(Taken(full[1:], [START + 9, START + 3_334], lost)) == [START + 3_334]
 
 
 def test_all_workers_together_get_the_refill_and_no_more(own_server: Server) -> None:
