@@ -1,6 +1,7 @@
 """Token bucket rate limits for Flask, exact and shared by all workers, in Redis."""
 
 from .answers import RateLimitExceeded
+from .at_once import AtOnce
 from .clients import client_address, request_header
 from .decisions import Charge, Decision, Outcome
 from .errors import ConfigError, StoreUnavailable
@@ -13,6 +14,7 @@ from .stores.memory import MemoryStore
 from .stores.redis import RedisStore
 
 __all__ = [
+    "AtOnce",
     "Charge",
     "ConfigError",
     "Decision",

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from datetime import datetime
 from math import ceil
-from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from flask import Response
 from werkzeug.datastructures import Headers
 from werkzeug.exceptions import HTTPException, ServiceUnavailable, TooManyRequests
 from werkzeug.routing.exceptions import RoutingException
-from werkzeug.wsgi import ClosingIterator
 
 from .decisions import Decision
 from .errors import StoreUnavailable
@@ -146,20 +144,6 @@ def with_headers(response: Response, written: Sequence[tuple[str, str]]) -> Resp
             headers.add(name, value)
     for name, value in written:
         headers.add(name, value)
-    return answer
-
-
-def with_closing(response: Response, close: Callable[[], None]) -> Response:
-    """Return a streamed response after whose body a function is called.
-
-    A copy, for the same reason. The body itself says when it is closed, since Werkzeug closes no
-    response that is passed through. A file that is passed through is left to the server, which
-    may have a faster way to send it; nothing of the application runs in it.
-    """
-    if response.direct_passthrough and not isinstance(response.response, GeneratorType):
-        return response
-    answer = copy(response)
-    answer.response = ClosingIterator(response.response, close)  # type: ignore[arg-type]  # texts
     return answer
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from .at_once import AtOnce
 from .bound import BoundRule, Facts, checked_key
 from .clients import LONGEST_CACHED
 from .decisions import Charge, Charges
@@ -34,6 +35,8 @@ class Bill:
     returns: bool
     #: Whether any of the rules asks to be told of a low bucket.
     warns: bool
+    #: Whether any of the charges asks for a slot, which this request is to hold.
+    asks_slots: bool
 
     @classmethod
     def of(cls, enforced: list[Item], dry: list[Item]) -> Bill:
@@ -43,7 +46,8 @@ class Bill:
         returns = any(charge.returns for charge in (*charges, *shadow))
         items = (*enforced, *dry)
         warns = any(bound.low is not None for _, bound in items)
-        return cls(charges, shadow, items, returns, warns)
+        asks_slots = any(charge.kind == "slot" for charge, _ in items)
+        return cls(charges, shadow, items, returns, warns, asks_slots)
 
 
 def charges_by_hand(
@@ -55,6 +59,11 @@ def charges_by_hand(
     """
     if not isinstance(limits, (str, Limit)):
         raise ConfigError(f"{limits!r} is not a limit. Expected a Limit, or a text for one.")
+    if isinstance(limits, AtOnce):
+        raise ConfigError(
+            f"{limits!r} limits requests, and the call is none: nobody would give its slot back. "
+            "Use limiter.limit(...) in a with statement."
+        )
     several = (limits,) if isinstance(limits, Limit) else Limit.parse_many(limits)
     cost, start = checked_cost(cost), spelling.start(client_by_hand(key))
     place = spelled(checked_scope(scope))

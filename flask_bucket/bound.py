@@ -12,6 +12,8 @@ from uuid import UUID
 
 from flask import Response
 
+from . import grammar
+from .at_once import AtOnce
 from .clients import KeyFunc
 from .decisions import Charge, Decision
 from .errors import ConfigError
@@ -76,7 +78,7 @@ class BoundRule:
         """
         fixed = None
         if not callable(rule.limits):
-            fixed = tuple((x, ending(scope, x.name)) for x in distinct_names(rule.limits, names))
+            fixed = tuple((x, _ending(scope, x)) for x in distinct_names(rule.limits, names))
         return cls(
             rule,
             source,
@@ -104,14 +106,17 @@ class BoundRule:
         if not named:
             return []
         cost, returns = facts.cost(self), self.deduct_when is not None
-        if not self.lease:
-            return [Charge(limit, start + rest, cost, returns) for limit, rest in named]
         return [
-            Charge(limit, start + rest, cost, lease=self.lease_of(limit)) for limit, rest in named
+            Charge(limit, start + rest, cost, returns, lease=self.lease_of(limit))
+            if not isinstance(limit, AtOnce)
+            else Charge(limit, start + rest, kind="slot", lasts=limit.lasts)
+            for limit, rest in named
         ]
 
     def lease_of(self, limit: Limit) -> float:
         """Return the seconds for which tokens of one of the limits are taken ahead; 0 for none."""
+        if not self.lease or isinstance(limit, AtOnce):
+            return 0.0
         return self.lease if share_of_worker(limit, self.lease, self.workers) else 0.0
 
 
@@ -158,12 +163,19 @@ def _apart(scope: str, limits: tuple[Limit, ...]) -> tuple[Named, ...]:
     named = []
     for given, limit in zip(limits, distinct_names(limits), strict=True):
         place = scope if given.is_named else f"{scope}{SCOPE_MARK}{spelled(_numbers(limit))}"
-        named.append((limit, ending(place, limit.name)))
+        named.append((limit, _ending(place, limit)))
     return tuple(named)
+
+
+def _ending(scope: str, limit: Limit) -> str:
+    """Return the rest of a limit's keys after the client. Slots and tokens never share a key."""
+    return ending(scope, limit.name, "slot" if isinstance(limit, AtOnce) else "rate")
 
 
 def _numbers(limit: Limit) -> str:
     """Write a limit's capacity and reduced rate: ``10.1-per-6s`` for 10/minute."""
+    if isinstance(limit, AtOnce):
+        return str(limit).replace(" ", "-")
     rate = limit.rate
     return f"{limit.capacity}.{rate.numerator}-per-{rate.denominator}s"
 
@@ -176,7 +188,10 @@ def read_numbers(scope: str, name: str) -> Limit | None:
 
     None if they are not those of such a limit.
     """
-    found = _NUMBERS.fullmatch(scope.rpartition(SCOPE_MARK)[2])
+    written = scope.rpartition(SCOPE_MARK)[2]
+    if (at_once := grammar.read_at_once(written.replace("-", " "))) is not None:
+        return AtOnce(at_once)
+    found = _NUMBERS.fullmatch(written)
     if found is None:
         return None
     capacity, tokens, seconds = map(int, found.groups())

@@ -220,9 +220,10 @@ class LimitDecorator:
         rules: tuple[Rule, ...],
         *,
         put_on: Callable[[tuple[Rule, ...], Any], Any],
-        enter: Callable[[tuple[Rule, ...]], None],
+        block: tuple[Callable[[tuple[Rule, ...]], None], Callable[[tuple[Rule, ...]], None]],
     ) -> None:
-        self._rules, self._put_on, self._enter = rules, put_on, enter
+        self._rules, self._put_on = rules, put_on
+        self._enter, self._leave = block
 
     def __call__(self, target: Target) -> Target:
         limited: Target = self._put_on(self._rules, target)
@@ -238,7 +239,7 @@ class LimitDecorator:
         self._enter(self._rules)
 
     def __exit__(self, *_: object) -> None:
-        pass
+        self._leave(self._rules)
 
     @property
     def __name__(self) -> str:

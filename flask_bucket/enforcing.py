@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from flask import Flask, Request, Response, has_request_context, request
-from flask.signals import got_request_exception
+from flask.signals import got_request_exception, request_tearing_down
 from werkzeug.exceptions import HTTPException
 
 from .answers import (
@@ -18,27 +16,25 @@ from .answers import (
     LimiterUnavailable,
     RateLimitExceeded,
     in_place_of,
-    with_closing,
     with_headers,
 )
 from .bills import Bill, Bills
+from .bodies import with_closing
 from .config import Config
-from .decisions import Charge, Decision, Outcome
+from .decisions import Charge, Decision
 from .decorators import BlueprintLimit, Decoration, Registry
 from .endpoints import handles_errors
 from .exchange import Exchange, Exchanges, current_request, exchanges_of
 from .first_request import warn_of_setup
 from .headers import styles, whole_seconds
 from .keys import Spelling
-from .lows import Lows
 from .plans import BEFORE, Planner, Point
+from .reports import Reports
 from .rules import Rule
-from .signals import limit_exceeded, limit_low, store_recovered, store_unavailable
+from .signals import store_recovered, store_unavailable
 from .stores.base import Store, innermost
 from .stores.memory import MemoryStore
 from .stores.stack import stacked
-
-logger = logging.getLogger("flask_bucket")
 
 
 class Enforcer:
@@ -63,15 +59,14 @@ class Enforcer:
             on_outage=lambda reason: store_unavailable.send(app, limiter=limiter, reason=reason),
             on_recovery=lambda: store_recovered.send(app, limiter=limiter),
         )
-        self._lows = Lows()
+        self._reports = Reports(app, limiter)
         self._styles = styles(config.headers)
         #: Whether limits hold in this application alone, as a test may say.
         self.enabled: bool | None = None
-        self._limiter = limiter
         self._registry = registry
         self._first_seen = False
-        #: When a refusal in a dry run was last logged, in monotonic seconds.
-        self._dry_run_logged = float("-inf")
+        #: Whether requests are watched to their end, since some of them hold slots.
+        self._watches_ends = False
         hook = self.before_view
         self.planner = Planner(app, registry, config, hook)
         app.before_request(hook)
@@ -136,8 +131,19 @@ class Enforcer:
     def at_block(self, rules: Sequence[Rule]) -> None:
         """Charge the block of a ``with`` statement."""
         exchange = self._exchange() if self.is_on else None
-        if exchange is not None:
-            self._charge(exchange, self.planner.block(rules, request.endpoint, request.method))
+        if exchange is None:
+            return
+        point = self.planner.block(rules, request.endpoint, request.method)
+        self._charge(exchange, point)
+        if exchange.holdings is not None:
+            exchange.holdings.enter(rules, point)
+
+    def after_block(self, rules: Sequence[Rule]) -> None:
+        """Give back the slots that a block held."""
+        exchange = exchanges_of(current_request()).by_limiter.get(self.name)
+        holdings = None if exchange is None else exchange.holdings
+        if holdings is not None and (left := holdings.leave(rules)):
+            self.store.settle(left)
 
     # The way of every charge.
 
@@ -167,12 +173,14 @@ class Enforcer:
         bill = self.bills.bill(point)
         if bill is None:
             return
-        decision = self.store.take(bill.charges, exchange.held(point), bill.shadow)
+        held = exchange.held(point)
+        if bill.asks_slots:
+            self._watch_ends()
+            bill = exchange.asking(bill, point)
+        decision = self.store.take(bill.charges, held, bill.shadow)
         exchange.record(decision, bill, point)
-        if bill.shadow:
-            self._report_dry_run(decision)
-        if bill.warns:
-            self._report_low(self._lows.after_charge(bill, decision))
+        if bill.shadow or bill.warns:
+            self._reports.charged(decision, bill)
         if not decision.allowed:
             raise self._refusal(exchange, decision, bill, point)
 
@@ -187,12 +195,7 @@ class Enforcer:
         if outcome is None:
             reason = "the store is out of reach"
             return LimiterUnavailable(reason, decision.retry_after, error_format)
-        if limit_exceeded.receivers:
-            limit_exceeded.send(self.app, limiter=self._limiter, decision=decision)
-        if logger.isEnabledFor(logging.INFO):
-            # Endpoints are the application's words, and keys are spelled: both can be printed.
-            endpoint = request.endpoint or "no endpoint"
-            logger.info("Refused by %s at %s: %s", outcome.limit, endpoint, outcome.key)
+        self._reports.refused(decision, outcome)
         bound = next(bound for charge, bound in bill.items if charge.key == outcome.key)
         on_breach = bound.on_breach or self._registry.on_breach
         answer = None if on_breach is None else on_breach(decision)
@@ -205,25 +208,6 @@ class Enforcer:
         message = message() if callable(message) else message
         text = None if message is None else str(message)  # a translation may be a lazy text
         return RateLimitExceeded(decision, text, error_format)
-
-    def _report_dry_run(self, decision: Decision) -> None:
-        """Tell what dry-run limits would have refused: in a signal, and at most once a second
-        in the log."""
-        refused = [o.limit for o in decision.outcomes if o.shadow and not o.allowed]
-        if not refused:
-            return
-        if decision.allowed:  # else the refusal sends the signal
-            limit_exceeded.send(self.app, limiter=self._limiter, decision=decision)
-        now = time.monotonic()
-        if now - self._dry_run_logged >= 1:
-            self._dry_run_logged = now
-            names = " and ".join(map(str, refused))
-            logger.warning("Dry run: %s would have refused a request.", names)
-
-    def _report_low(self, outcomes: Sequence[Outcome]) -> None:
-        """Send a signal for each bucket that has fallen low."""
-        for outcome in outcomes:
-            limit_low.send(self.app, limiter=self._limiter, outcome=outcome)
 
     # By hand.
 
@@ -256,9 +240,9 @@ class Enforcer:
         # A framework may signal an exception as a crash, and answer it all the same.
         exchange.crashed = exchange.crashed and response.status_code == 500
         self._close(exchange, response)
-        if exchange.taken and response.is_streamed:
+        if (exchange.taken or exchange.holdings) and response.is_streamed:
             # Its body, and the cost of that, is still to come.
-            response = with_closing(response, partial(self._close, exchange))
+            response = with_closing(response, request.environ, partial(self._close, exchange))
         if exchange.answer is not None and exchange.answer.status_code == response.status_code:
             response = in_place_of(response, exchange.answer)
         decision = exchange.told(response)
@@ -266,13 +250,28 @@ class Enforcer:
         return with_headers(response, written) if written else response
 
     def _close(self, exchange: Exchange, response: Response | None = None) -> None:
-        """Settle what is known by now: after the view, and after a streamed body."""
-        corrections = exchange.corrections(response)
-        if corrections:
-            self.store.settle(corrections)
+        """Settle what is known, and give back slots: after the view, and after a streamed body."""
+        charges = exchange.settlement(response)
+        if charges:
+            self.store.settle(charges)
             if exchange.standing is not None:
-                taken, decision = exchange.taken, exchange.standing
-                self._report_low(self._lows.after_settling(taken, corrections, decision))
+                self._reports.settled(exchange.taken, charges, exchange.standing)
+
+    def _watch_ends(self) -> None:
+        """Have the end of each request told, from the first one on that asks for a slot.
+
+        An application that limits nothing at once does not pay for it.
+        """
+        if not self._watches_ends:
+            self._watches_ends = True
+            request_tearing_down.connect(self._at_end, self.app)
+
+    def _at_end(self, app: Flask, **_: Any) -> None:
+        """Give back the slots that no streamed body holds, of a request without an answer too."""
+        exchange = exchanges_of(current_request()).by_limiter.get(self.name)
+        holdings = None if exchange is None else exchange.holdings
+        if holdings is not None and not holdings.streamed and (left := holdings.give_back()):
+            self.store.settle(left)
 
     def _headers(
         self, exchanges: Exchanges, decision: Decision, response: Response

@@ -9,9 +9,11 @@ from typing import Any
 from flask import Request, Response, request
 
 from .bills import Bill, Item
+from .bodies import is_sent_later
 from .bound import BoundRule
 from .decisions import Charge, Decision, Outcome
 from .errors import ConfigError
+from .holdings import Holdings
 from .limits import EXACT
 from .plans import Plan, Point
 
@@ -47,15 +49,26 @@ class Exchange:
     returns: bool = False
     #: The answer of each rule's deduct_when.
     deducts: dict[BoundRule, bool] = field(default_factory=dict)
+    #: The slots that it holds; None if it was never charged any.
+    holdings: Holdings | None = None
+
+    def asking(self, bill: Bill, point: Point) -> Bill:
+        """Return a bill whose slots this request asks for."""
+        if self.holdings is None:
+            self.holdings = Holdings()
+        return self.holdings.ask(bill, point)
 
     def held(self, point: Point) -> Sequence[Charge]:
         """Return the charges that a refusal at a point gives back."""
-        if not self.taken or not point.ends_request:
+        if not point.ends_request or not (self.taken or self.holdings):
             return ()
-        return [charge for charge, _ in self.taken]
+        slots = [] if self.holdings is None else self.holdings.charges
+        return [charge for charge, _ in self.taken] + slots
 
     def record(self, decision: Decision, bill: Bill, point: Point) -> None:
         """Note the decision about all that was asked for at one point."""
+        if self.holdings is not None:
+            self.holdings.note(decision, bill, point)
         if decision.allowed:
             self._take(bill, decision)
             earlier = self.standing
@@ -77,6 +90,8 @@ class Exchange:
                 for (charge, bound), outcome in zip(items, decision.outcomes, strict=True)
                 if outcome.allowed
             )
+        if bill.asks_slots:
+            items = tuple(item for item in items if item[0].kind != "slot")
         self.taken += items
         self.returns = self.returns or bill.returns
 
@@ -107,6 +122,19 @@ class Exchange:
                 self.taken[i] = (replace(charge, cost=cost), bound)
         self._correct(corrections)
         return corrections
+
+    def settlement(self, response: Response | None) -> list[Charge]:
+        """Return the charges that close the request: corrections, and slots to be given back.
+
+        :param response: None once its body is over.
+        """
+        charges = self.corrections(response)
+        holdings = self.holdings
+        if holdings is not None:
+            holdings.streamed = response is not None and is_sent_later(response, request.method)
+            if not holdings.streamed:
+                charges += holdings.give_back()
+        return charges
 
     def forgiven(self) -> list[Charge]:
         """Return the charges that fill the buckets of the view's own limits.

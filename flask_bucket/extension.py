@@ -36,12 +36,12 @@ from .rules import (
     Breach,
     Key,
     Rule,
-    RuleSource,
     checked_cost,
     checked_scope,
     make_rules,
     rules_of,
 )
+from .sources import RuleSource
 from .status import status_view_of
 from .stores.breaker import Health
 from .stores.outage import health_of
@@ -178,6 +178,7 @@ class Limiter:
         dry_run: bool = False,
         low: float | None = None,
         lease: float | None = None,
+        holds: Number | None = None,
     ) -> LimitDecorator:
         """Limit a view, a method of a MethodView, any function, a Blueprint, or a block.
 
@@ -211,6 +212,8 @@ class Limiter:
         :param low: send the signal ``limit_low`` when this part of a capacity is used: 0.8.
         :param lease: seconds for which each worker takes tokens ahead, so that most requests take
             no call; 0 for none, and by default as ``BUCKET_LEASE`` says.
+        :param holds: of a limit such as ``"5 at once"``, the seconds after which a slot is free
+            in any case; by default 60.
         :raises ConfigError: for anything that is not what was expected.
         """
         rules = rules_of(
@@ -233,8 +236,10 @@ class Limiter:
             dry_run=dry_run,
             low=low,
             lease=lease,
+            holds=holds,
         )
-        return LimitDecorator(rules, put_on=self._limit, enter=self._at_block)
+        block = self._at_block, self._after_block
+        return LimitDecorator(rules, put_on=self._limit, block=block)
 
     @moving.hinting(moving.OF_LIMIT, moving.without_a_name)
     def shared_limit(
@@ -296,6 +301,10 @@ class Limiter:
     def _at_block(self, rules: tuple[Rule, ...]) -> None:
         if self._registry.enabled is not False and has_request_context():
             current_enforcer(self.name).at_block(rules)
+
+    def _after_block(self, rules: tuple[Rule, ...]) -> None:
+        if has_request_context():  # a limit that was switched off meanwhile gives back too
+            current_enforcer(self.name).after_block(rules)
 
     # By hand: in a view, a task or a command.
 

@@ -38,11 +38,24 @@ EXPECTED_DURATION = (
     'expected "[<multiple>] <unit>", such as "1 day" or "15 minutes"; units are '
     "ms, second, minute, hour, day, week, month and year"
 )
+_AT_ONCE = re.compile(r"(\d{1,30})\s+at\s+once", re.IGNORECASE | re.ASCII)
 EXPECTED = (
     'expected "<amount>/<unit>" or "<amount> per [<multiple>] <unit>", optionally followed by '
     '"burst <capacity>", such as "5/second burst 20" or "100 per 15 minutes"; units are '
-    "ms, second, minute, hour, day, week, month and year; several limits are separated by ;"
+    'ms, second, minute, hour, day, week, month and year; a rule may also say "5 at once"; several '
+    "limits are separated by ;"
 )
+
+
+def read_at_once(text: str) -> int | None:
+    """Return the number of a text such as "5 at once"; None if it is another text."""
+    match = _AT_ONCE.fullmatch(" ".join(text.split())) if len(text) <= LONGEST_TEXT else None
+    return None if match is None else int(match[1])
+
+
+def write_at_once(number: int) -> str:
+    """Return the text that reads as this number of requests at once."""
+    return f"{number} at once"
 
 
 def read(text: str) -> tuple[int, Fraction, Fraction]:
@@ -53,6 +66,11 @@ def read(text: str) -> tuple[int, Fraction, Fraction]:
     """
     # Without runs of blanks, matching takes no longer than the text.
     match = _TEXT.fullmatch(" ".join(text.split())) if len(text) <= LONGEST_TEXT else None
+    if match is None and read_at_once(text) is not None:
+        raise ConfigError(
+            "it counts requests at once, and this is the place of a rate. Expected it in a rule, "
+            'such as @limiter.limit("5 at once"), or as a value: AtOnce(5).'
+        )
     if match is None:
         raise ConfigError(f"{EXPECTED}.")
     unit = _unit(match["unit"])

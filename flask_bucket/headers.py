@@ -52,7 +52,8 @@ def ietf_11(decision: Decision, outcome: Outcome) -> Headers:
     Lists every enforced limit, the binding one first. A policy's quota ``q`` is the capacity, its
     window ``w`` the seconds in which an empty bucket fills. Of the state, ``r`` is what remains
     and ``t`` the seconds to wait: until the refused cost can be afforded, else until what
-    remains has been refilled once.
+    remains has been refilled once. A limit on requests at once has a quota in the draft's own
+    unit for them, and no window.
     """
     others = [o for o in decision.outcomes if not o.shadow and o is not outcome]
     policies, states = [], []
@@ -62,18 +63,23 @@ def ietf_11(decision: Decision, outcome: Outcome) -> Headers:
         names[name] = names.get(name, 0) + 1
         # Limits of other scopes may have the same name, and a client must tell policies apart.
         quoted = f'"{name}"' if names[name] == 1 else f'"{name}-{names[name]}"'
-        policies.append(quoted + _policy_11(each.limit))
+        policies.append(quoted + _policy_11(each))
         states.append(quoted + _state_11(each))
     return (("RateLimit-Policy", ", ".join(policies)), ("RateLimit", ", ".join(states)))
 
 
-def _policy_11(limit: Limit) -> str:
-    quota, window = min(limit.capacity, LARGEST), _refilling(limit, limit.capacity)
-    return f";q={quota};w={min(window, LARGEST)}"
+def _policy_11(outcome: Outcome) -> str:
+    limit = outcome.limit
+    policy = f";q={min(limit.capacity, LARGEST)}"
+    if outcome.kind == "slot":
+        return policy + ';qu="concurrent-requests"'
+    return policy + f";w={min(_refilling(limit, limit.capacity), LARGEST)}"
 
 
 def _state_11(outcome: Outcome) -> str:
     state = f";r={min(outcome.remaining, LARGEST)}"
+    if outcome.allowed and outcome.kind == "slot":
+        return state  # nobody knows when a slot is given back
     if outcome.allowed:
         return state + f";t={min(_refilling(outcome.limit, outcome.remaining), LARGEST)}"
     if outcome.retry_after is None:

@@ -45,7 +45,12 @@ class Lows:
             return []
         items = zip(bill.items, decision.outcomes, strict=True)
         with self._lock:
-            return [o for (_, b), o in items if b.low and o.allowed and self._falls(o, b.low)]
+            return [
+                outcome
+                for (_, bound), outcome in items
+                if bound.low and outcome.allowed and outcome.kind == "rate"
+                if self._falls(outcome, bound.low)
+            ]
 
     def after_settling(
         self, taken: Iterable[Item], corrections: Sequence[Charge], decision: Decision

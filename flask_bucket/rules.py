@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Set
 from dataclasses import KW_ONLY, dataclass, field, fields
-from functools import lru_cache, wraps
+from functools import wraps
 from http import HTTPMethod
 from typing import Any
 from uuid import UUID
@@ -13,16 +13,13 @@ from uuid import UUID
 from flask import Response
 from flask.typing import ResponseReturnValue
 
+from .at_once import AtOnce, checked_holds
 from .decisions import Decision
 from .errors import ConfigError
 from .functions import checked_function, plain
 from .limits import EXACT, Limit, Number, checked_lease
+from .sources import RuleSource, limits_of, limits_returned
 from .typos import meant
-
-#: The limits of a rule as they are written. A callable returns any of the others, or None, ""
-#: or []: no limit now.
-LimitSource = str | Limit | Sequence[str | Limit]
-RuleSource = LimitSource | Callable[[], Any]
 
 # Return types of users' functions. Each may be async, and on_breach answers as a view does.
 Key = str | int | UUID | None | Awaitable[str | int | UUID | None]
@@ -33,9 +30,10 @@ _FUNCTIONS = ("key_func", "exempt_when", "deduct_when", "on_breach")
 _MAYBE_FUNCTIONS = ("rule", "cost", "scope", "error_message")
 _SWITCHES = ("per_method", "override_defaults", "dry_run")
 
-METHODS = tuple(method.value for method in HTTPMethod)
+#: Options that say something about the tokens of a rate.
+_OF_TOKENS = ("cost", "deduct_when", "low")
 
-_parse_many = lru_cache(maxsize=1000)(Limit.parse_many)
+METHODS = tuple(method.value for method in HTTPMethod)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +70,7 @@ class Rule:
     dry_run: bool = False
     low: float | None = None
     lease: float | None = None
+    holds: Number | None = None
     #: The limits as values, or the function that returns them for each request.
     limits: tuple[Limit, ...] | Callable[[], tuple[Limit, ...]] = field(
         init=False, repr=False, compare=False
@@ -80,6 +79,7 @@ class Rule:
     def __post_init__(self) -> None:
         self._check()
         object.__setattr__(self, "limits", self._read())
+        self._check_at_once()
         object.__setattr__(self, "methods", _methods(self.methods))
         if not callable(self.cost):
             object.__setattr__(self, "cost", checked_cost(self.cost))
@@ -124,6 +124,31 @@ class Rule:
                 f"low is the part of the capacity to be used up, such as 0.8 for 80 %, not {low!r}."
             )
 
+    def _check_at_once(self) -> None:
+        """Check what does not go with limits on requests at once, and what goes with them alone."""
+        if self.holds is not None:
+            checked_holds(self.holds)
+        if callable(self.limits):
+            return
+        slots = [limit for limit in self.limits if isinstance(limit, AtOnce)]
+        if self.holds is not None and not slots:
+            raise ConfigError(
+                f"holds={self.holds!r} goes with a limit on requests at once, such as "
+                f'"5 at once", and {self.rule!r} is none.'
+            )
+        if slots and self.lease:
+            raise ConfigError(
+                f"lease={self.lease!r} does not go with {slots[0]}: each request has to ask for "
+                "its slot. Leave it out."
+            )
+        if slots and len(slots) == len(self.limits):
+            given = [what for what in _OF_TOKENS if what in _options_of(self)]
+            if given:
+                raise ConfigError(
+                    f"{given[0]}={getattr(self, given[0])!r} concerns tokens, and {slots[0]} has "
+                    "none: a request holds one slot, and gives it back. Leave it out."
+                )
+
     def _read(self) -> tuple[Limit, ...] | Callable[[], tuple[Limit, ...]]:
         source = self.rule
         if self.capacity is not None or self.refill_rate is not None:
@@ -138,11 +163,11 @@ class Rule:
                 f"given was {source!r}."
             )
         if not callable(source):
-            return _limits(source, self.burst, self.name)
+            return limits_of(source, self.burst, self.name, self.holds)
         # A wrong burst or name is found here, not at the first request.
         Limit(1 if self.burst is None else self.burst, 1, name=self.name)
         asked = plain(source)
-        return wraps(source)(lambda: _returned(asked(), self.burst, self.name))
+        return wraps(source)(lambda: limits_returned(asked(), self.burst, self.name, self.holds))
 
     def _of_numbers(self) -> Limit:
         if self.rule is not None or self.burst is not None:
@@ -234,43 +259,6 @@ def checked_scope(scope: object) -> str:
     if not isinstance(scope, str) or not scope:
         raise ConfigError(f"A scope is a text that is not empty, not {scope!r}.")
     return scope
-
-
-def _returned(returned: Any, burst: int | None, name: str | None) -> tuple[Limit, ...]:
-    """Read what a limit function returned. None, "" and [] are no limit now."""
-    if returned is None or (isinstance(returned, (str, list, tuple)) and not returned):
-        return ()
-    return _limits(returned, burst, name)
-
-
-def _limits(source: object, burst: int | None, name: str | None) -> tuple[Limit, ...]:
-    limits = _flattened(source)
-    if not limits:
-        raise ConfigError(
-            f"{source!r} holds no limit. Expected a text such as '5/second burst 20', a Limit, "
-            "a list of these, or a function that returns one of them."
-        )
-    if burst is not None:
-        if len(limits) != 1 or limits[0].capacity != limits[0].refill_rate:
-            raise ConfigError(
-                f"burst={burst!r} goes with one limit that has no burst yet, not with {source!r}. "
-                "Write each burst into its text, such as '5/second burst 20; 100/minute'."
-            )
-        limits = (Limit(burst, limits[0].refill_rate, limits[0].per, limits[0].name),)
-    return limits if name is None else tuple(limit.named(name) for limit in limits)
-
-
-def _flattened(source: object) -> tuple[Limit, ...]:
-    if isinstance(source, Limit):
-        return (source,)
-    if isinstance(source, str):
-        return _parse_many(source)
-    if isinstance(source, Sequence) and not isinstance(source, (bytes, bytearray)):
-        return tuple(limit for part in source for limit in _flattened(part))
-    raise ConfigError(
-        f"{source!r} is not a limit. Expected a text such as '5/second burst 20', a Limit, "
-        "a list of these, or a function that returns one of them or None."
-    )
 
 
 def _methods(methods: Collection[str] | None) -> frozenset[str] | None:

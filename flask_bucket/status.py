@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from flask import Response, jsonify
@@ -71,7 +72,8 @@ def _items(enforcer: Enforcer) -> list[Item]:
             client = facts.client(bound)
             if client is not None:
                 start = enforcer.spelling.start(client)
-                found |= {charge.key: (charge, bound) for charge in bound.charges(start, facts)}
+                for charge in bound.charges(start, facts):
+                    found[charge.key] = (replace(charge, cost=0), bound)
         except Exception as error:
             logger.debug("The status leaves out %r: %r", bound.rule, error)
     return list(found.values())

@@ -40,6 +40,8 @@ class Levels:
         now = self._clock()
         with self._lock:
             for outcome in outcomes:
+                if outcome.kind != "rate":
+                    continue  # slots do not refill
                 self._known[outcome.key] = outcome.limit, outcome.remaining, now
 
     def settle(self, charges: Iterable[Charge]) -> None:

@@ -10,6 +10,7 @@ from flask_bucket import Limiter
 
 def test_the_package_exports_what_the_documentation_names() -> None:
     assert set(flask_bucket.__all__) == {
+        "AtOnce",
         "Charge",
         "ConfigError",
         "Decision",
@@ -56,6 +57,7 @@ def test_limit_takes_its_options_by_name() -> None:
         "dry_run": False,
         "low": None,
         "lease": None,
+        "holds": None,
     }
 
 

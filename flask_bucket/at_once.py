@@ -1,0 +1,138 @@
+"""AtOnce: a limit on how many requests run at the same time."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from fractions import Fraction
+from math import isfinite
+
+from . import grammar
+from .errors import ConfigError
+from .limits import SECOND, Limit, Number
+
+NAME = "at-once"
+
+#: Seconds after which a slot is free, whoever holds it, unless a rule says others.
+HOLDS = 60
+
+#: No request runs for longer than a day, and a worker that dies costs its slots for this long.
+LONGEST = 86_400
+
+
+class AtOnce(Limit):
+    """How many requests of a client may run at the same time.
+
+    Each of them holds a slot, from the call that allows it until its response is made. If the
+    body is streamed, that is until it is sent or closed.
+
+    :param number: the slots, a whole number of at least 1.
+    :param holds: seconds after which a slot is free in any case, whatever became of the worker;
+        above 0, and at most a day. Set it to the server's own timeout for a request: one that
+        runs longer is no longer counted.
+    :param name: identifies the slots in the store, as that of a :class:`Limit` does its bucket; by
+        default ``at-once``.
+    :raises ConfigError: for numbers outside these ranges.
+
+    It is a Limit of as many tokens as there are slots, which refills in `holds` seconds: slots
+    that nobody gives back are free by then.
+
+    >>> AtOnce(5)
+    AtOnce(5)
+    >>> str(AtOnce(5, holds=30))
+    '5 at once'
+    """
+
+    __slots__ = ()
+
+    def __init__(self, number: int, *, holds: Number = HOLDS, name: str | None = None) -> None:
+        if type(number) is not int or number < 1:
+            raise ConfigError(
+                f"A number of requests at once is a whole number of at least 1, not {number!r}. "
+                'Expected one such as AtOnce(5), or "5 at once" in a rule.'
+            )
+        name = NAME if name is None else name
+        Limit.__init__(self, number, number, checked_holds(holds), name)
+
+    @property
+    def holds(self) -> Fraction:
+        """Seconds after which a slot is free in any case, exactly."""
+        return self.seconds_to_full
+
+    @property
+    def lasts(self) -> int:
+        """The same in microseconds, at least 1."""
+        return -(-self.holds * SECOND // 1)
+
+    @property
+    def is_named(self) -> bool:
+        return self.name != NAME
+
+    def scaled(self, share: Number) -> AtOnce:
+        """Return this limit for one of several processes that share it: at least one slot."""
+        return self._with(number=super().scaled(share).capacity)
+
+    def named(self, name: str) -> AtOnce:
+        return self._with(name=name)
+
+    def held_for(self, holds: Number) -> AtOnce:
+        """Return this limit with another time after which its slots are free."""
+        return self._with(holds=holds)
+
+    def _with(
+        self, *, number: int | None = None, holds: Number | None = None, name: str | None = None
+    ) -> AtOnce:
+        return AtOnce(
+            self.capacity if number is None else number,
+            holds=self.holds if holds is None else holds,
+            name=self.name if name is None else name,
+        )
+
+    def __str__(self) -> str:
+        return grammar.write_at_once(self.capacity)
+
+    def __repr__(self) -> str:
+        holds = "" if self.holds == HOLDS else f", holds={float(self.holds):g}"
+        return f"AtOnce({self.capacity}{holds}{f', name={self.name!r}' if self.is_named else ''})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _made, (self.capacity, self.holds, self.name)
+
+
+def parse_many(text: str) -> tuple[Limit, ...]:
+    """Read rates and limits on requests at once, separated by ``;`` or ``,``.
+
+    :raises ConfigError: if any of them is not a limit, or there is none.
+
+    >>> parse_many("10/second; 3 at once")
+    (Limit('10/second'), AtOnce(3))
+    """
+    parts = re.split("[;,]", text) if len(text) <= grammar.LONGEST_TEXT else [text]
+    numbers = [grammar.read_at_once(part) for part in parts]
+    if all(number is None for number in numbers):
+        return Limit.parse_many(text)
+    try:
+        return tuple(
+            Limit.parse(part) if number is None else AtOnce(number)
+            for part, number in zip(parts, numbers, strict=True)
+        )
+    except ConfigError as error:
+        raise ConfigError(f"{error} The whole text is {text!r}.") from None
+
+
+def checked_holds(holds: object) -> Number:
+    """Return the seconds that a slot is held at most.
+
+    :raises ConfigError: unless it is a number above 0, of at most a day.
+    """
+    plain = isinstance(holds, (int, float, Decimal, Fraction)) and not isinstance(holds, bool)
+    if not plain or not isfinite(holds) or not 0 < holds <= LONGEST:  # type: ignore[arg-type, operator]  # plain
+        raise ConfigError(
+            f"holds is {holds!r}; expected the seconds after which a slot is free in any case, "
+            f"above 0 and at most {LONGEST}, such as 60."
+        )
+    return holds  # type: ignore[return-value]  # plain
+
+
+def _made(number: int, holds: Fraction, name: str) -> AtOnce:
+    return AtOnce(number, holds=holds, name=name)
