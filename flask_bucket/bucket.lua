@@ -11,13 +11,13 @@
 --            'slot'   the microseconds that it is held at most, and the member that holds it
 --            'ban'    the microseconds that it lasts, and which charges' refusals it counts
 --
--- Returns integers: now and, for each charge, the tokens that its bucket needs to afford it (0 if it
--- does), those taken, and the bucket's tokens and last_refill; of slots, how many are held until when.
+-- Returns integers: now and, for each charge, the tokens that its bucket needs to afford it (0 if
+-- it does), those taken, and the bucket's tokens and last_refill. Of slots, the last two are how
+-- many are held, and when the last one is free.
 --
--- Lua's numbers are doubles, exact for integers up to 2^53 in size. Times and balances stay
--- within that. Larger products and sums are rounded, but they are only compared with exact
--- integers or cut off at them, and rounding moves no number past an exact integer. The floor of a
--- quotient is exact as well: its rounding error is less than its distance from the next integer.
+-- Lua's numbers are doubles, exact for integers up to 2^53. Times and balances stay within that.
+-- Larger products and sums are only compared with exact integers or cut off at them, and rounding
+-- moves no number past one. The floor of a quotient is exact: the error is below the distance.
 
 local LARGEST = 9007199254740991 -- 2^53 - 1; a debt goes no further below full
 local STEP_TOLERANCE = 1000000 -- microseconds
@@ -53,8 +53,8 @@ local function rescale(tokens, old, new)
   return whole * new + quotient
 end
 
--- Set the bucket of a charge as it stands now, in the parts of the charge's limit, from a state
--- in parts of `scale`. Return whether the clock was set back.
+-- Set a charge's bucket as it stands now, in parts of the charge's limit, from a state in parts of
+-- `scale`. Return whether the clock was set back.
 local function refresh(charge, tokens, last_refill, scale)
   if scale ~= charge.scale then
     tokens = rescale(tokens, scale, charge.scale)
