@@ -51,6 +51,7 @@ class MachineReadable(HTTPException):
 
         Werkzeug would make a response of its own in between, at a third of a refusal's time.
         """
+        _drop_traceback(self)
         body = self.get_body().encode()
         headers = [*self.get_headers(), ("Content-Length", str(len(body)))]
         start_response(f"{self.code} {self.name.upper()}", headers)
@@ -182,3 +183,16 @@ class BreachAnswered(RoutingException, HTTPException):
         super().__init__(response=answer)
         self.answer = answer
         self.code = answer.status_code
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        _drop_traceback(self)
+        return super().__call__(environ, start_response)
+
+
+def _drop_traceback(answered: Exception) -> None:
+    """Forget where an exception was raised, once it is answered.
+
+    One of these frames, in Flask, refers to the exception. Such a circle would keep the whole
+    request until the garbage collector runs.
+    """
+    answered.__traceback__ = None

@@ -163,7 +163,7 @@ class Enforcer:
         if not self._first_seen:
             self._first_seen = True
             warn_of_setup(req, in_process=isinstance(innermost(self.store), MemoryStore))
-        return Exchange(self.planner.plan(req.endpoint, req.method), exchanges)
+        return Exchange(self.planner.plan(req.endpoint, req.method), exchanges.shared)
 
     def _charge(self, exchange: Exchange, point: Point) -> None:
         """Charge all that applies at one point, in one call of the store.
@@ -189,7 +189,7 @@ class Enforcer:
     ) -> HTTPException:
         """Return the exception that answers a refused request."""
         if point.ends_request:
-            exchange.among.refused = True
+            exchange.shared.refused = True
         error_format = self.config.error_format
         outcome = decision.binding
         if outcome is None:
@@ -283,7 +283,7 @@ class Enforcer:
             if decision.retry_after is not None and "Retry-After" not in response.headers:
                 written.append(("Retry-After", str(whole_seconds(decision.retry_after))))
         outcome = None if decision.degraded else decision.binding
-        if outcome is not None and exchanges.should_show(outcome):
+        if outcome is not None and exchanges.shared.should_show(outcome):
             for style in self._styles:
                 written += style(decision, outcome)
         return written

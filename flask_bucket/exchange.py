@@ -29,8 +29,8 @@ class Exchange:
     """One request and one Limiter."""
 
     plan: Plan
-    #: This exchange and those of the other Limiters.
-    among: Exchanges
+    #: What it shares with those of the other Limiters.
+    shared: Shared
     #: Whether a request filter let it pass without any limit.
     filtered: bool = False
     #: The latest decision.
@@ -108,7 +108,7 @@ class Exchange:
         :param response: the response to ask deduct_when about; None once that was asked.
         """
         corrections: list[Charge] = []
-        refused = self.among.refused  # by another Limiter, or there would be nothing to correct
+        refused = self.shared.refused  # by another Limiter, or there would be nothing to correct
         if self.real_cost is None and not refused and not self.returns:
             return corrections
         for i, (charge, bound) in enumerate(self.taken):
@@ -187,14 +187,9 @@ def _checked(deducts: object, deduct_when: Callable[..., Any]) -> bool:
 
 
 @dataclass(slots=True)
-class Exchanges:
-    """Everything that the Limiters of an application keep on one request.
+class Shared:
+    """What the Limiters of an application share about one request."""
 
-    It is kept on the request itself: an application context, and ``g`` with it, may be shared by
-    several requests.
-    """
-
-    by_limiter: dict[str, Exchange] = field(default_factory=dict)
     #: Whether any Limiter refused the request.
     refused: bool = False
     #: The outcome that the rate headers tell, over all Limiters.
@@ -206,6 +201,19 @@ class Exchanges:
             return False
         self.shown = outcome
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanges:
+    """Everything that the Limiters of an application keep on one request.
+
+    It is kept on the request itself: an application context, and ``g`` with it, may be shared by
+    several requests. Nothing here refers back to what refers to it, so that all is freed with the
+    request, without the garbage collector.
+    """
+
+    by_limiter: dict[str, Exchange] = field(default_factory=dict)
+    shared: Shared = field(default_factory=Shared)
 
 
 def current_request() -> Request:
