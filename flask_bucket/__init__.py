@@ -2,6 +2,7 @@
 
 from .answers import RateLimitExceeded
 from .at_once import AtOnce
+from .bans import Ban
 from .clients import client_address, request_header
 from .decisions import Charge, Decision, Outcome
 from .errors import ConfigError, StoreUnavailable
@@ -9,12 +10,19 @@ from .extension import Limiter
 from .limits import Limit
 from .networks import client_network, networks
 from .rules import Rule
-from .signals import limit_exceeded, limit_low, store_recovered, store_unavailable
+from .signals import (
+    client_banned,
+    limit_exceeded,
+    limit_low,
+    store_recovered,
+    store_unavailable,
+)
 from .stores.memory import MemoryStore
 from .stores.redis import RedisStore
 
 __all__ = [
     "AtOnce",
+    "Ban",
     "Charge",
     "ConfigError",
     "Decision",
@@ -27,6 +35,7 @@ __all__ = [
     "Rule",
     "StoreUnavailable",
     "client_address",
+    "client_banned",
     "client_network",
     "limit_exceeded",
     "limit_low",

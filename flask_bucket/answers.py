@@ -99,6 +99,9 @@ class RateLimitExceeded(MachineReadable, TooManyRequests):
         self, decision: Decision, message: str | None = None, error_format: str = "json"
     ) -> None:
         super().__init__(message, decision.retry_after, error_format)
+        binding = decision.binding
+        if binding is not None and binding.kind == "ban":
+            self.problem_type = "#abnormal-usage-detected"
         #: Whether, why and for how long the request was refused.
         self.decision = decision
 

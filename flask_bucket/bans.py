@@ -11,6 +11,7 @@ from math import isfinite
 from typing import Any
 
 from . import grammar
+from .at_once import AtOnce
 from .errors import ConfigError
 from .functions import checked_function
 from .limits import EXACT, SECOND, TICKS, Limit, distinct_names
@@ -60,7 +61,7 @@ class Ban:
             after, lasts = _divided(after)
         if isinstance(after, str):
             after = Limit.parse(after)
-        if not isinstance(after, Limit):
+        if not isinstance(after, Limit) or isinstance(after, AtOnce):
             raise ConfigError(f"A ban comes after a Limit on refusals, or its text, not {after!r}.")
         if key_func is not None:
             checked_function("key_func", key_func)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from .at_once import AtOnce
-from .bound import BoundRule, Facts, checked_key
+from .bound import OF_LIMITER, BoundRule, Facts, checked_key
 from .clients import LONGEST_CACHED
 from .decisions import Charge, Charges
 from .errors import ConfigError
+from .functions import is_same
 from .keys import Spelling, ending, spelled
 from .limits import Limit, distinct_names
 from .plans import Point
@@ -37,6 +38,8 @@ class Bill:
     warns: bool
     #: Whether any of the charges asks for a slot, which this request is to hold.
     asks_slots: bool
+    #: Whether any of the charges is a ban.
+    bans: bool
 
     @classmethod
     def of(cls, enforced: list[Item], dry: list[Item]) -> Bill:
@@ -47,7 +50,8 @@ class Bill:
         items = (*enforced, *dry)
         warns = any(bound.low is not None for _, bound in items)
         asks_slots = any(charge.kind == "slot" for charge, _ in items)
-        return cls(charges, shadow, items, returns, warns, asks_slots)
+        bans = any(charge.kind == "ban" for charge, _ in items)
+        return cls(charges, shadow, items, returns, warns, asks_slots, bans)
 
 
 def charges_by_hand(
@@ -109,10 +113,44 @@ class Bills:
             if client is not None:
                 charges = bound.charges(self._spelling.start(client), facts)
                 (dry if bound.shadow else enforced).extend((charge, bound) for charge in charges)
-        return Bill.of(enforced, dry) if enforced or dry else None
+        if not enforced and not dry:
+            return None
+        if point.has_bans:
+            self._add_bans(point, facts, enforced, dry)
+        return Bill.of(enforced, dry)
+
+    def _add_bans(self, point: Point, facts: Facts, enforced: list[Item], dry: list[Item]) -> None:
+        """Add the bans of a client, and say which charges' refusals each of them counts."""
+        charged = dict.fromkeys(bound for _, bound in (*enforced, *dry))
+        for bound in (*point.bans, *charged):
+            ban = bound.ban
+            client = None if ban is None else facts.client_by(ban.key_func)
+            if ban is None or client is None:
+                continue
+            charge = ban.charge(self._spelling.start(client))
+            for items in (enforced, dry):
+                items[:] = [
+                    (replace(c, counts_for=(*c.counts_for, charge.key)), b)
+                    if _counts(bound, c, b)
+                    else (c, b)
+                    for c, b in items
+                ]
+            (dry if bound.shadow else enforced).append((charge, bound))
 
     def _lasting(self, point: Point, client: str) -> Bill | None:
         """Write a bill that is the same with every request of a client."""
         facts = Facts()
         facts.name(point.key_func, client)
         return self.written(point, facts)
+
+
+def _counts(banning: BoundRule, charge: Charge, bound: BoundRule) -> bool:
+    """Return whether a ban counts refusals of a charge: a rule's, of that rule alone; the
+    Limiter's, of all rates by the same key function. A tenant over its limit must not ban the
+    addresses of its staff.
+    """
+    if banning.scope != OF_LIMITER:
+        return bound is banning
+    if charge.kind != "rate" or banning.ban is None:
+        return False
+    return is_same(banning.ban.key_func, bound.key_func)

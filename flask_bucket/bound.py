@@ -14,6 +14,7 @@ from flask import Response
 
 from . import grammar
 from .at_once import AtOnce
+from .bans import Ban
 from .clients import KeyFunc
 from .decisions import Charge, Decision
 from .errors import ConfigError
@@ -31,6 +32,39 @@ _CALLED = ("cost", "exempt_when", "deduct_when", "error_message", "on_breach")
 
 #: A limit, and the rest of its keys after the client.
 Named = tuple[Limit, str]
+
+#: The place of a Limiter's own bans in their keys.
+OF_LIMITER = f"{SCOPE_MARK}limiter"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BoundBan:
+    """A ban bound to where it counts: to a rule, or to the Limiter."""
+
+    ban: Ban
+    key_func: KeyFunc
+    #: The rest of its keys after the client.
+    ending: str
+
+    @classmethod
+    def of(cls, ban: Ban, bound: BoundRule, names: set[str]) -> BoundBan:
+        """Bind a ban to a bound rule. In a dry run, refusals are counted in a bucket of its own.
+
+        :param names: of bans, in use in this scope already; the one given out is added.
+        """
+        (limit,) = distinct_names([ban.after], names)
+        ban = ban if limit.name == ban.name else ban.named(limit.name)
+        scope = f"{bound.scope}{SCOPE_MARK}dry-run" if bound.shadow else bound.scope
+        key_func = bound.key_func if ban.key_func is None else plain(ban.key_func)
+        return cls(ban, key_func, ending(scope, limit.name, "ban"))
+
+    def charge(self, start: str) -> Charge:
+        """Return the charge of a client's ban.
+
+        :param start: the start of the client's keys, as :meth:`Spelling.start` makes it.
+        """
+        key, lasts = start + self.ending, self.ban.microseconds
+        return Charge(self.ban.after, key, 0, kind="ban", lasts=lasts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,6 +89,8 @@ class BoundRule:
     on_breach: Callable[[Decision], Any] | None
     #: The part of the capacity that is used when the bucket is reported as low, exactly.
     low: Fraction | None
+    #: The ban that counts its refusals, and closes it.
+    ban: BoundBan | None = None
 
     @classmethod
     def of(
@@ -138,7 +174,10 @@ class Facts:
         """Return the client to charge, or None if the rule leaves the request out."""
         if bound.exempt_when is not None and bound.exempt_when():
             return None
-        key_func = bound.key_func
+        return self.client_by(bound.key_func)
+
+    def client_by(self, key_func: KeyFunc) -> str | None:
+        """Return the client that a key function names."""
         if id(key_func) not in self._clients:
             self._clients[id(key_func)] = checked_key(key_func(), key_func)
         return self._clients[id(key_func)]

@@ -111,6 +111,12 @@ def request_header(name: str) -> KeyFunc:
     """
     if not isinstance(name, str) or not HEADER_NAME.fullmatch(name):
         raise ConfigError(f"{name!r} is not a header's name. Expected one such as 'X-API-Key'.")
+    return _reading(name)
+
+
+@lru_cache
+def _reading(name: str) -> KeyFunc:
+    """Return one and the same function for a name: a ban counts by the same key function."""
 
     def header() -> str | None:
         return request.headers.get(name) or None

@@ -158,6 +158,8 @@ class Config:
     default_limits: Annotated[Any, _any] = None
     #: Limits for the application as a whole.
     application_limits: Annotated[Any, _any] = None
+    #: Bans of clients that go on after being refused.
+    bans: Annotated[Any, _any] = None
     #: Methods that are free of default, blueprint and application limits.
     exempt_methods: Annotated[tuple[str, ...], _methods] = ("OPTIONS",)
     #: Leading bits of an IPv6 address that make a client.

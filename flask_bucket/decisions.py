@@ -88,6 +88,11 @@ class Charges(tuple[Charge, ...]):
     prepared: tuple[object, Any] = (None, None)
 
 
+def given_back(held: Iterable[Charge]) -> list[Charge]:
+    """Return the charges that give back what was taken earlier. Bans keep what they counted."""
+    return [charge.given_back() for charge in held if charge.kind != "ban"]
+
+
 def no_negative_cost(charges: Iterable[Charge]) -> None:
     """Raise ConfigError if any of the charges would add tokens instead of taking them."""
     for charge in charges:

@@ -16,6 +16,7 @@ from flask.sansio.app import App
 from flask.sansio.blueprints import Blueprint
 from werkzeug.exceptions import HTTPException
 
+from .bans import Ban
 from .clients import KeyFunc
 from .decisions import Decision
 from .errors import ConfigError
@@ -91,6 +92,8 @@ class Registry:
     #: The rules of endpoints without their own, and those of the application as a whole.
     default: tuple[Rule, ...]
     application: tuple[Rule, ...]
+    #: The bans of clients from the application as a whole.
+    bans: tuple[Ban, ...]
     on_breach: Callable[[Decision], Any] | None
     #: Whether any of these functions must be awaited.
     has_async: bool

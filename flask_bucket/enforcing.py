@@ -170,19 +170,23 @@ class Enforcer:
 
         :raises HTTPException: if the request is refused.
         """
-        bill = self.bills.bill(point)
-        if bill is None:
+        whole = self.bills.bill(point)
+        if whole is None:
             return
-        held = exchange.held(point)
+        bill, held = whole, exchange.held(point)
+        if whole.bans:
+            bill, held = exchange.due(whole, held)
         if bill.asks_slots:
             self._watch_ends()
             bill = exchange.asking(bill, point)
         decision = self.store.take(bill.charges, held, bill.shadow)
         exchange.record(decision, bill, point)
+        if whole.bans and exchange.banning is not None:
+            self._reports.banned(exchange.banning.note(decision, whole))
         if bill.shadow or bill.warns:
             self._reports.charged(decision, bill)
         if not decision.allowed:
-            raise self._refusal(exchange, decision, bill, point)
+            raise self._refusal(exchange, decision, whole, point)
 
     def _refusal(
         self, exchange: Exchange, decision: Decision, bill: Bill, point: Point

@@ -8,6 +8,7 @@ from typing import Any
 
 from flask import Request, Response, request
 
+from .banning import Banning
 from .bills import Bill, Item
 from .bodies import is_sent_later
 from .bound import BoundRule
@@ -51,12 +52,20 @@ class Exchange:
     deducts: dict[BoundRule, bool] = field(default_factory=dict)
     #: The slots that it holds; None if it was never charged any.
     holdings: Holdings | None = None
+    #: The bans that it was checked for; None if there are none.
+    banning: Banning | None = None
 
     def asking(self, bill: Bill, point: Point) -> Bill:
         """Return a bill whose slots this request asks for."""
         if self.holdings is None:
             self.holdings = Holdings()
         return self.holdings.ask(bill, point)
+
+    def due(self, bill: Bill, held: Sequence[Charge]) -> tuple[Bill, Sequence[Charge]]:
+        """Return what is due of a bill that has bans, and what is held, with bans."""
+        if self.banning is None:
+            self.banning = Banning()
+        return self.banning.due(bill), [*held, *self.banning.held(bill)]
 
     def held(self, point: Point) -> Sequence[Charge]:
         """Return the charges that a refusal at a point gives back."""
@@ -92,6 +101,8 @@ class Exchange:
             )
         if bill.asks_slots:
             items = tuple(item for item in items if item[0].kind != "slot")
+        if bill.bans:
+            items = tuple(item for item in items if item[0].kind != "ban")
         self.taken += items
         self.returns = self.returns or bill.returns
 
@@ -100,7 +111,9 @@ class Exchange:
 
         If the view went on after a refusal within it, that is the decision before it.
         """
-        return self.decision if response.status_code >= 400 else self.standing
+        if response.status_code < 400:
+            return self.standing
+        return self.decision if self.banning is None else self.banning.told(self.decision)
 
     def corrections(self, response: Response | None) -> list[Charge]:
         """Return the charges that settle the request. Each call returns those that are new.

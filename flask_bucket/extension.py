@@ -15,6 +15,7 @@ from werkzeug.exceptions import HTTPException
 from . import moving
 from .answers import unavailable_over_http
 from .applications import add_enforcer, current_enforcer
+from .bans import Ban, make_bans
 from .bills import charges_by_hand, client_by_hand
 from .clients import client_address
 from .decisions import Decision
@@ -61,6 +62,8 @@ class Limiter:
     :param default_limits: for each endpoint that has no limits of its own: a text, a Limit, a
         list of these, or a function that returns one of them.
     :param application_limits: for the application as a whole, over all endpoints.
+    :param bans: for clients that go on after being refused: a Ban, a text such as
+        ``"20/hour for 1 day"``, or a list of these.
     :param redis: where the buckets are kept: a URL, a client of redis-py, or a store. By
         default, and in development, in this process.
     :param on_breach: called with the Decision when a limit refuses; may return a response.
@@ -86,6 +89,7 @@ class Limiter:
         key_func: Callable[[], Key] = client_address,
         default_limits: RuleSource | Rule | Iterable[RuleSource | Rule] = (),
         application_limits: RuleSource | Rule | Iterable[RuleSource | Rule] = (),
+        bans: Ban | str | Iterable[Ban | str] = (),
         redis: object = None,
         on_breach: Breach | None = None,
         name: str = "bucket",
@@ -94,13 +98,16 @@ class Limiter:
         if on_breach is not None:
             checked_function("on_breach", on_breach)
         self.name = checked_name(name)
+        banning = make_bans(bans)
+        functions = (key_func, on_breach, *(ban.key_func for ban in banning))
         self._registry = Registry(
             name,
             key_func=plain(key_func),
             default=make_rules(default_limits),
             application=make_rules(application_limits),
+            bans=banning,
             on_breach=None if on_breach is None else plain(on_breach),
-            has_async=any(map(inspect.iscoroutinefunction, (key_func, on_breach))),
+            has_async=any(map(inspect.iscoroutinefunction, functions)),
             redis=redis,
         )
         #: A view that tells the client, as JSON, what is left in its buckets. Nothing is charged.
@@ -122,6 +129,7 @@ class Limiter:
         BUCKET_KEY_SECRET         None             store clients only as digests keyed with this
         BUCKET_DEFAULT_LIMITS     ()               limits of endpoints without their own
         BUCKET_APPLICATION_LIMITS ()               limits over the whole application
+        BUCKET_BANS               ()               bans of clients that go on after being refused
         BUCKET_EXEMPT_METHODS     ("OPTIONS",)     free of all limits but those on views
         BUCKET_IPV6_PREFIX        64               leading bits of an IPv6 address in a client
         BUCKET_TIMEOUT            0.1              seconds that a call to Redis may take, in all
@@ -179,6 +187,7 @@ class Limiter:
         low: float | None = None,
         lease: float | None = None,
         holds: Number | None = None,
+        ban: Ban | str | None = None,
     ) -> LimitDecorator:
         """Limit a view, a method of a MethodView, any function, a Blueprint, or a block.
 
@@ -214,6 +223,8 @@ class Limiter:
             no call; 0 for none, and by default as ``BUCKET_LEASE`` says.
         :param holds: of a limit such as ``"5 at once"``, the seconds after which a slot is free
             in any case; by default 60.
+        :param ban: closes this limit alone to a client that goes on after it refused: a
+            :class:`~flask_bucket.Ban`, or a text such as ``"5/hour for 1 day"``.
         :raises ConfigError: for anything that is not what was expected.
         """
         rules = rules_of(
@@ -237,6 +248,7 @@ class Limiter:
             low=low,
             lease=lease,
             holds=holds,
+            ban=ban,
         )
         block = self._at_block, self._after_block
         return LimitDecorator(rules, put_on=self._limit, block=block)

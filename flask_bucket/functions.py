@@ -62,6 +62,16 @@ def plain(function: Callable[..., Any]) -> Callable[..., Any]:
     return awaited
 
 
+def is_same(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
+    """Return whether two functions are the same, whatever :func:`plain` made of each."""
+    return one == other or _written(one) == _written(other)
+
+
+def _written(function: Callable[..., Any]) -> Callable[..., Any]:
+    written = getattr(function, "__wrapped__", None)
+    return written if inspect.iscoroutinefunction(written) else function
+
+
 def chain(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
     """Yield a function and everything it wraps, from the outside in."""
     seen: set[int] = set()

@@ -55,7 +55,7 @@ def ietf_11(decision: Decision, outcome: Outcome) -> Headers:
     remains has been refilled once. A limit on requests at once has a quota in the draft's own
     unit for them, and no window.
     """
-    others = [o for o in decision.outcomes if not o.shadow and o is not outcome]
+    others = [o for o in decision.outcomes if not o.shadow and o is not outcome and o.kind != "ban"]
     policies, states = [], []
     names: dict[str, int] = {}
     for each in (outcome, *others):

@@ -65,6 +65,12 @@ def client_network(v4: int = 24, v6: int = 48) -> KeyFunc:
     for name, bits, most in (("v4", v4, 32), ("v6", v6, 128)):
         if type(bits) is not int or not 1 <= bits <= most:
             raise ConfigError(f"{name} is a number of bits from 1 to {most}, not {bits!r}.")
+    return _in_networks_of(v4, v6)
+
+
+@lru_cache
+def _in_networks_of(v4: int, v6: int) -> KeyFunc:
+    """Return one and the same function for two numbers: a ban counts by the same key function."""
 
     @lru_cache(maxsize=10_000)
     def network_of(text: str) -> str | None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from flask import Flask
 
-from .bound import BoundRule, Source
+from .bans import Ban, bans_set
+from .bound import OF_LIMITER, BoundBan, BoundRule, Source
 from .clients import KeyFunc
 from .config import Config
 from .decorators import NOT_EXEMPT, BlueprintLimit, Decoration, Exemption, Registry, View
@@ -37,12 +38,19 @@ class Point:
     #: Whether a refusal here ends the request, and so gives back what it was charged before.
     #: One inside a view refuses only the part of the view that asked.
     ends_request: bool = True
+    #: The Limiter's bans, each bound as a rule whose limits nobody is charged.
+    bans: tuple[BoundRule, ...] = ()
+    #: Whether any ban counts refusals here.
+    has_bans: bool = field(init=False)
     #: The key function of all rules, if they charge a client the same with every request.
     key_func: KeyFunc | None = field(init=False)
 
     def __post_init__(self) -> None:
+        bans = [bound.ban for bound in (*self.bounds, *self.bans) if bound.ban is not None]
+        object.__setattr__(self, "has_bans", bool(bans))
         key_func = self.bounds[0].key_func if self.bounds else None
         lasts = all(b.is_fixed and b.key_func is key_func for b in self.bounds)
+        lasts = lasts and all(ban.key_func is key_func for ban in bans)
         object.__setattr__(self, "key_func", key_func if lasts else None)
 
 
@@ -88,6 +96,10 @@ class Planner:
         )
         self._exempt_methods = frozenset(config.exempt_methods)
         self._config = config
+        bans = bans_set("BUCKET_BANS", config.bans, registry.bans)
+        rules = [Rule(ban.after, key_func=ban.key_func, ban=ban) for ban in bans]
+        #: The Limiter's bans, as :attr:`Point.bans` has them.
+        self.bans = _present(self._bind(rules, "application", OF_LIMITER, None, "GET"))
         self._version = registry.version
         self._plans: dict[tuple[str | None, str], Plan] = {}
         self._strays: WeakKeyDictionary[Decoration, dict[tuple[str | None, str], Point]] = (
@@ -115,13 +127,18 @@ class Planner:
             mark = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '')}"
             scope = f"{spelled(endpoint or '')}{SCOPE_MARK}{spelled(mark)}"
             bounds = _present(self._bind(decoration.rules, "function", scope, endpoint, method))
-            known[endpoint, method] = Point(decoration, bounds, ends_request=False)
+            known[endpoint, method] = self._point(decoration, bounds, ends_request=False)
         return known[endpoint, method]
 
     def block(self, rules: Sequence[Rule], endpoint: str | None, method: str) -> Point:
         """Return the point of a ``with`` block, whose rules have scopes of their own."""
         bounds = _present(self._bind(rules, "block", "", endpoint, self._known(endpoint, method)))
-        return Point(BLOCK, bounds, ends_request=False)
+        return self._point(BLOCK, bounds, ends_request=False)
+
+    def _point(
+        self, place: Place, bounds: Iterable[BoundRule], *, ends_request: bool = True
+    ) -> Point:
+        return Point(place, tuple(bounds), ends_request, self.bans)
 
     def is_exempt(self, endpoint: str, view: View, method: str) -> bool:
         """Return whether somebody said that an endpoint is to be free of some limits."""
@@ -140,7 +157,7 @@ class Planner:
         if endpoint is None or view is None:
             free = method in self._exempt_methods
             bounds = () if free else self._of_application(None, method)
-            return Plan(view, method, (Point(BEFORE, bounds),) if bounds else ())
+            return Plan(view, method, (self._point(BEFORE, bounds),) if bounds else ())
         exemptions = self._exemptions(endpoint, view, method)
         own, decorated = self._own(endpoint, view, method)
         charged = {bound for _, bounds in decorated for bound in bounds}
@@ -149,7 +166,7 @@ class Planner:
         if not exemptions[-1].application:
             before = [*self._of_application(endpoint, method), *before]
         at_hooks = [(p, bounds) for p, bounds in self._at_hooks(endpoint, before, hooked) if bounds]
-        points = [Point(place, tuple(bounds)) for place, bounds in (*at_hooks, *decorated)]
+        points = [self._point(place, bounds) for place, bounds in (*at_hooks, *decorated)]
         return Plan(view, method, tuple(points))
 
     def _of_application(self, endpoint: str | None, method: str) -> tuple[BoundRule, ...]:
@@ -258,6 +275,9 @@ class Planner:
                 workers=self._config.known_workers,
                 names=names.setdefault(place, set()),
             )
+            if isinstance(rule.ban, Ban):
+                ban = BoundBan.of(rule.ban, bound, names.setdefault(f"{place} ban", set()))
+                bound = replace(bound, ban=ban)
             bounds.append(bound if rule.serves(method) else None)
         return bounds
 

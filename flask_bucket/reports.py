@@ -11,7 +11,7 @@ from flask import Flask, request
 from .bills import Bill, Item
 from .decisions import Charge, Decision, Outcome
 from .lows import Lows
-from .signals import limit_exceeded, limit_low
+from .signals import client_banned, limit_exceeded, limit_low
 
 logger = logging.getLogger("flask_bucket")
 
@@ -28,6 +28,8 @@ class Reports:
         self._lows = Lows()
         #: When a refusal in a dry run was last logged, in monotonic seconds.
         self._dry_run_logged = float("-inf")
+        #: When a ban was last logged, in monotonic seconds.
+        self._ban_logged = float("-inf")
 
     def charged(self, decision: Decision, bill: Bill) -> None:
         """Tell what dry-run limits would have refused, and which buckets have fallen low."""
@@ -53,6 +55,17 @@ class Reports:
             # Endpoints are the application's words, and keys are spelled: both can be printed.
             endpoint = request.endpoint or "no endpoint"
             logger.info("Refused by %s at %s: %s", outcome.limit, endpoint, outcome.key)
+
+    def banned(self, outcomes: Iterable[Outcome]) -> None:
+        """Tell of bans that begin: in a signal each, and at most once a second in the log."""
+        for outcome in outcomes:
+            client_banned.send(self._app, limiter=self._limiter, outcome=outcome)
+            now = time.monotonic()
+            if now - self._ban_logged >= 1:
+                self._ban_logged = now
+                text = "A client is banned for %g s, after refusals by %s: %s"
+                # Keys are spelled: whatever a client sends as one can be printed.
+                logger.warning(text, outcome.retry_after or 0, outcome.limit, outcome.key)
 
     def _dry_run(self, decision: Decision) -> None:
         """Tell what dry-run limits would have refused: in a signal, and at most once a second

@@ -14,6 +14,7 @@ from flask import Response
 from flask.typing import ResponseReturnValue
 
 from .at_once import AtOnce, checked_holds
+from .bans import Ban, checked_ban
 from .decisions import Decision
 from .errors import ConfigError
 from .functions import checked_function, plain
@@ -71,6 +72,7 @@ class Rule:
     low: float | None = None
     lease: float | None = None
     holds: Number | None = None
+    ban: Ban | str | None = None
     #: The limits as values, or the function that returns them for each request.
     limits: tuple[Limit, ...] | Callable[[], tuple[Limit, ...]] = field(
         init=False, repr=False, compare=False
@@ -83,6 +85,7 @@ class Rule:
         object.__setattr__(self, "methods", _methods(self.methods))
         if not callable(self.cost):
             object.__setattr__(self, "cost", checked_cost(self.cost))
+        object.__setattr__(self, "ban", checked_ban(self.ban))
 
     def __repr__(self) -> str:
         given = (f"{name}={getattr(self, name)!r}" for name in _options_of(self))
@@ -96,7 +99,9 @@ class Rule:
     @property
     def has_async(self) -> bool:
         """Whether any of its functions must be awaited."""
-        return any(inspect.iscoroutinefunction(getattr(self, f.name)) for f in fields(self)[:-1])
+        functions = [getattr(self, f.name) for f in fields(self)[:-1]]
+        functions.append(self.ban.key_func if isinstance(self.ban, Ban) else None)
+        return any(map(inspect.iscoroutinefunction, functions))
 
     def _check(self) -> None:
         for what in _FUNCTIONS + _MAYBE_FUNCTIONS:

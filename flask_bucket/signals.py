@@ -14,6 +14,10 @@ limit_exceeded = _signals.signal("limit-exceeded")
 #: ``limiter`` and ``outcome``.
 limit_low = _signals.signal("limit-low")
 
+#: A ban of a client begins. Sent once, by the process that refused the last request before it,
+#: with ``limiter`` and ``outcome``: its ``retry_after`` is how long the ban lasts.
+client_banned = _signals.signal("client-banned")
+
 #: The store cannot be reached, and from now on the outage policy decides. Sent once an outage,
 #: with ``limiter`` and ``reason``.
 store_unavailable = _signals.signal("store-unavailable")

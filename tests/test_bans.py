@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from flask_bucket.at_once import AtOnce
 from flask_bucket.bans import Ban, bans_set, checked_ban, make_bans
 from flask_bucket.bucket import take
 from flask_bucket.decisions import Charge
@@ -83,7 +84,7 @@ def test_a_ban_that_lasts_for_no_time_that_can_be_counted_is_refused(lasts: Any)
         Ban(Limit("20/hour"), lasts)
 
 
-@pytest.mark.parametrize("after", [20, None, ["20/hour"]])
+@pytest.mark.parametrize("after", [20, None, ["20/hour"], AtOnce(5)])
 def test_a_ban_comes_after_a_limit(after: Any) -> None:
     with pytest.raises(ConfigError, match="comes after a Limit"):
         Ban(after, "1 day")

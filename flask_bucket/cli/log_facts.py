@@ -9,7 +9,7 @@ from typing import Any
 from flask import Flask, Response
 
 from ..bound import BoundRule, Facts, checked_key
-from ..clients import client_address, normal_address
+from ..clients import KeyFunc, client_address, normal_address
 from ..errors import ConfigError
 from ..limits import Limit
 from .states import is_constant, limits_now, name_of, reads_address
@@ -119,7 +119,10 @@ class LogFacts(Facts):
             exempt_when, "exempt_when", self._address
         ):
             return None
-        return self._evidence.key(bound.key_func, self._address, self._user)
+        return self.client_by(bound.key_func)
+
+    def client_by(self, key_func: KeyFunc) -> str | None:
+        return self._evidence.key(key_func, self._address, self._user)
 
     def cost(self, bound: BoundRule) -> int:
         return self._evidence.cost(bound)

@@ -10,7 +10,7 @@ from threading import Lock
 from cachetools import LRUCache
 
 from .. import forks
-from ..decisions import Charge, Decision, Outcome
+from ..decisions import Charge, Decision, Outcome, given_back
 from ..keys import belongs
 from ..limits import Limit
 from .base import Store, WrappingStore
@@ -147,8 +147,8 @@ class LeaseStore(WrappingStore):
             rows = self._planned(charges, clock)
         refused = [row for row in rows if row.outcome is not None and not row.outcome.allowed]
         if refused:
-            if held:
-                self.store.settle([charge.given_back() for charge in held])
+            if returned := given_back(held):
+                self.store.settle(returned)
             return _decision(refused, _store_time(refused, clock), cached=True)
         asking = [row for row in rows if row.outcome is None]
         if asking or shadow:

@@ -86,7 +86,8 @@ class OutageStore(WrappingStore):
         take = partial(self.store.take, charges, held, shadow, now)
         decision = self._attempt(breaker, take, _wrote)
         if decision is None:
-            return self._decide(breaker, charges, local, shadow, now)
+            bans = [charge for charge in held if charge.kind == "ban"]
+            return self._decide(breaker, charges, [*local, *bans], shadow, now)
         if self._levels is not None:
             self._levels.note(decision.outcomes)
             if held and not decision.allowed:
@@ -223,8 +224,13 @@ class OutageStore(WrappingStore):
                 self._local.settle([replace(mine, cost=left - share)], now)
 
     def _share(self, charges: Iterable[Charge]) -> list[Charge]:
-        # Nothing is taken ahead: there is no call to be saved.
-        return [replace(c, limit=self._scaled(c.limit), up_to=None, rest=0) for c in charges]
+        # Nothing is taken ahead: there is no call to be saved. A ban needs all of its refusals.
+        return [
+            charge
+            if charge.kind == "ban"
+            else replace(charge, limit=self._scaled(charge.limit), up_to=None, rest=0)
+            for charge in charges
+        ]
 
 
 def _parted(charges: Sequence[Charge]) -> tuple[Sequence[Charge], Sequence[Charge]]:

@@ -10,7 +10,7 @@ from threading import Lock
 from cachetools import LRUCache
 
 from .. import forks
-from ..decisions import Charge, Decision, Outcome
+from ..decisions import Charge, Decision, Outcome, given_back
 from ..limits import SECOND
 from .base import Store, WrappingStore
 
@@ -53,7 +53,8 @@ class RememberedRefusal:
         refilled = (limit.full - -(-full_in // limit.tick) * limit.step) // limit.scale
         remaining = max(told.remaining, min(refilled, told.cost - 1))
         wait = None if wait is None else _left(wait, elapsed) / SECOND
-        return Outcome(limit, told.key, told.cost, False, remaining, wait, full_in / SECOND)
+        reset = full_in / SECOND
+        return Outcome(limit, told.key, told.cost, False, remaining, wait, reset, kind=told.kind)
 
 
 def _left(seconds: float, elapsed: int) -> int:
@@ -66,7 +67,8 @@ class RefusalStore(WrappingStore):
 
     It refuses nothing that the store would allow, except that for one second it may not know
     of tokens that another process gave back. It never remembers charges whose tokens usually
-    return, nor a decision at a time that was passed in.
+    return, nor a decision at a time that was passed in. As long as a ban may count refusals, each
+    of them is asked for. Once the ban has begun, that is remembered.
 
     :param entries: how many buckets are remembered; the least recently used are forgotten.
     :param clock: seconds, monotonic.
@@ -98,9 +100,9 @@ class RefusalStore(WrappingStore):
     ) -> Decision:
         if now is not None:
             return self.store.take(charges, held, shadow, now)
-        if self._refusals and (decision := self._repeat(charges)) is not None:
-            if held:
-                self.settle([charge.given_back() for charge in held])
+        if self._refusals and (decision := self._repeat(charges, held, shadow)) is not None:
+            if returned := given_back(held):
+                self.settle(returned)
             return decision
         returns, sent = self._returns, self._clock()
         decision = self.store.take(charges, held, shadow)
@@ -111,8 +113,8 @@ class RefusalStore(WrappingStore):
         else:
             if not decision.degraded:
                 self._remember(charges, decision, returns, sent)
-            if held:
-                self._forget(held, returned=True)
+            if returned := given_back(held):
+                self._forget(returned, returned=True)
         return decision
 
     def settle(self, charges: Sequence[Charge], now: int | None = None) -> None:
@@ -129,8 +131,13 @@ class RefusalStore(WrappingStore):
                 self._returns += 1
                 self._refusals.clear()
 
-    def _repeat(self, charges: Sequence[Charge]) -> Decision | None:
-        """Return the refusal that still holds for any of the charges, or None."""
+    def _repeat(
+        self, charges: Sequence[Charge], held: Sequence[Charge], shadow: Sequence[Charge]
+    ) -> Decision | None:
+        """Return the refusal that still holds for any of the charges, or None.
+
+        If a ban may count it, only a ban that has begun is an answer.
+        """
         clock, now, refusals = self._clock(), 0, []
         with self._lock:
             for charge in charges:
@@ -139,6 +146,10 @@ class RefusalStore(WrappingStore):
                     refusals.append(refusal)
                     now = max(now, refusal.store_time(clock))
         if not refusals:
+            return None
+        if any(charge.kind == "ban" for charge in (*charges, *held, *shadow)) and not any(
+            refusal.outcome.kind == "ban" for refusal in refusals
+        ):
             return None
         return Decision.of(tuple([r.repeated(now) for r in refusals]), now, cached=True)
 

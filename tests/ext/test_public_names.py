@@ -11,6 +11,7 @@ from flask_bucket import Limiter
 def test_the_package_exports_what_the_documentation_names() -> None:
     assert set(flask_bucket.__all__) == {
         "AtOnce",
+        "Ban",
         "Charge",
         "ConfigError",
         "Decision",
@@ -23,6 +24,7 @@ def test_the_package_exports_what_the_documentation_names() -> None:
         "Rule",
         "StoreUnavailable",
         "client_address",
+        "client_banned",
         "client_network",
         "limit_exceeded",
         "limit_low",
@@ -58,6 +60,7 @@ def test_limit_takes_its_options_by_name() -> None:
         "low": None,
         "lease": None,
         "holds": None,
+        "ban": None,
     }
 
 
