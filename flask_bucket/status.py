@@ -5,18 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from math import ceil
 from typing import Any
 
 from flask import Response, jsonify
 
 from .applications import current_enforcer
 from .bills import Item
-from .bound import BoundRule, Facts
+from .bound import OF_LIMITER, BoundRule, Facts
 from .decisions import Decision, Outcome
 from .enforcing import Enforcer
 from .exchange import current_request, exchanges_of
 from .keys import KeyParts
-from .limits import Limit
+from .limits import SECOND, Limit
 
 logger = logging.getLogger("flask_bucket")
 
@@ -35,7 +36,8 @@ def status_view_of(name: str) -> Callable[[], Response]:
             decision = enforcer.store.peek([charge for charge, _ in items])
         told = zip(decision.outcomes, items, strict=False)  # no outcomes if a policy decided
         buckets = [_told(outcome) for outcome, (_, bound) in told if _is_told(outcome, bound)]
-        response = jsonify(buckets=buckets, degraded=decision.degraded)
+        bans = [_ban(outcome, decision.now) for outcome in decision.outcomes if _bans(outcome)]
+        response = jsonify(buckets=buckets, bans=bans, degraded=decision.degraded)
         response.headers["Cache-Control"] = "no-store"
         return response
 
@@ -76,7 +78,21 @@ def _items(enforcer: Enforcer) -> list[Item]:
                     found[charge.key] = (replace(charge, cost=0), bound)
         except Exception as error:
             logger.debug("The status leaves out %r: %r", bound.rule, error)
-    return list(found.values())
+    return [*found.values(), *_bans_of(enforcer, facts)]
+
+
+def _bans_of(enforcer: Enforcer, facts: Facts) -> Iterator[Item]:
+    """Yield a look at each ban that may concern the client."""
+    for bound in (*enforcer.planner.bans, *_bounds(enforcer)):
+        if bound.ban is None or bound.shadow:
+            continue
+        try:
+            client = facts.client_by(bound.ban.key_func)
+        except Exception as error:
+            logger.debug("The status leaves out %r: %r", bound.ban.ban, error)
+            continue
+        if client is not None:
+            yield bound.ban.charge(enforcer.spelling.start(client)), bound
 
 
 def _bounds(enforcer: Enforcer) -> Iterator[BoundRule]:
@@ -96,9 +112,23 @@ def _is_told(outcome: Outcome, bound: BoundRule) -> bool:
     """Return whether a client may hear about a bucket.
 
     A full one of an endpoint that the client never called is not worth a line, and would tell
-    every client the names of all endpoints.
+    every client the names of all endpoints. Bans have a list of their own.
     """
+    if outcome.kind == "ban":
+        return False
     return outcome.reset_after > 0 or bound.source == "application"
+
+
+def _bans(outcome: Outcome) -> bool:
+    return outcome.kind == "ban" and not outcome.allowed
+
+
+def _ban(outcome: Outcome, now: int) -> dict[str, Any]:
+    """Tell a client of a ban: of the whole application, or of one scope, and until when."""
+    parts = KeyParts.of(outcome.key)
+    scope = None if parts is None or parts.scope == OF_LIMITER else parts.readable().scope
+    wait = outcome.retry_after or 0
+    return {"scope": scope, "retry_after": wait, "banned_until": ceil(now / SECOND + wait)}
 
 
 def _told(outcome: Outcome) -> dict[str, Any]:

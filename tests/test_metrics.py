@@ -93,6 +93,39 @@ def test_what_a_dry_run_would_refuse_is_counted_apart() -> None:
     assert measured.decisions("per-hour", "index", "refused") == 0
 
 
+def test_bans_are_counted_when_they_begin_and_when_they_refuse() -> None:
+    app, limiter = make_app(redis=MemoryStore(lambda: 0), bans="2/hour for 1 day")
+    app.add_url_rule("/", "index", limiter.limit("3/minute")(lambda: ""))
+    measured = Measured(app)
+    assert measured.get("/", 7) == [200] * 3 + [429] * 4
+    labels = {"limiter": "bucket", "ban": "ban", "endpoint": "index"}
+    assert measured.value("flask_bucket_bans_total", **labels) == 1
+    assert measured.decisions("per-minute", "index", "refused") == 4
+    assert measured.decisions("ban", "index", "banned") == 2
+    assert measured.decisions("ban", "index", "allowed") == 0
+
+
+def test_bans_of_a_dry_run_are_counted_apart() -> None:
+    app, limiter = make_app(redis=MemoryStore(lambda: 0))
+    limited = limiter.limit("1/minute", ban="1/hour for 1 day", dry_run=True)
+    app.add_url_rule("/", "index", limited(lambda: ""))
+    measured = Measured(app)
+    assert measured.get("/", 4) == [200] * 4
+    labels = {"limiter": "bucket", "ban": "ban", "endpoint": "index"}
+    assert measured.value("flask_bucket_bans_total", **labels) == 0
+    assert measured.decisions("ban", "index", "shadow-banned") == 2
+
+
+def test_bans_from_the_cache_are_counted_apart(valkey: Server) -> None:
+    app, limiter = make_app(redis=valkey.url, bans="1/hour for 1 day")
+    app.add_url_rule("/", "index", limiter.limit("1/minute")(lambda: ""))
+    measured = Measured(app)
+    measured.get("/", 5)
+    asked = measured.decisions("ban", "index", "banned")
+    cached = measured.decisions("ban", "index", "banned-from-cache")
+    assert (asked, cached) in {(0, 3), (1, 2)}  # a slow machine asks again after a second
+
+
 def test_a_bucket_with_less_than_a_fifth_left_is_near_its_limit() -> None:
     app, limiter = make_app(redis=MemoryStore(lambda: 0))
     app.add_url_rule("/", "index", limiter.limit("10/hour")(lambda: ""))

@@ -35,7 +35,11 @@ class Instruments(Protocol):
     """Where measurements go. No argument says who a client is."""
 
     def decided(self, limiter: str, limit: str, endpoint: str, outcome: str) -> None:
-        """Count a charge: allowed, refused, shadow-refused, refused-from-cache or degraded."""
+        """Count a charge: allowed, refused, shadow-refused, refused-from-cache or degraded; of a
+        ban, banned, shadow-banned or banned-from-cache."""
+
+    def banned(self, limiter: str, ban: str, endpoint: str) -> None:
+        """Count a ban that began."""
 
     def near_limit(self, limiter: str, limit: str, endpoint: str) -> None:
         """Count an allowed charge that left less than 20% of the bucket."""
@@ -137,10 +141,14 @@ class CountingStore(WrappingStore):
         endpoint = (request.endpoint if has_request_context() else None) or ""
         if decision.degraded:
             for charge in (*charges, *shadow):
-                self._count(charge.limit, endpoint, "degraded")
+                if charge.kind != "ban":
+                    self._count(charge.limit, endpoint, "degraded")
         else:
             for outcome in decision.outcomes:
-                self._count_outcome(decision, outcome, endpoint)
+                if outcome.kind == "ban":
+                    self._count_ban(decision, outcome, endpoint)
+                else:
+                    self._count_outcome(decision, outcome, endpoint)
         return decision
 
     def _count_outcome(self, decision: Decision, outcome: Outcome, endpoint: str) -> None:
@@ -151,6 +159,14 @@ class CountingStore(WrappingStore):
             self._count(outcome.limit, endpoint, "allowed")
             if outcome.remaining < NEAR * outcome.limit.capacity:
                 self._instruments.near_limit(self._limiter, self._label(outcome.limit), endpoint)
+
+    def _count_ban(self, decision: Decision, outcome: Outcome, endpoint: str) -> None:
+        """Count a ban that refused, or that began with the refusal. No other is worth a word."""
+        if not outcome.allowed and outcome.taken and not outcome.shadow:
+            self._instruments.banned(self._limiter, self._label(outcome.limit), endpoint)
+        elif not outcome.allowed and not outcome.taken:
+            banned = "banned-from-cache" if decision.cached else "banned"
+            self._count(outcome.limit, endpoint, "shadow-banned" if outcome.shadow else banned)
 
     def count_tokens(self, limit: Limit, what: str, tokens: int) -> None:
         """Count tokens of leases."""

@@ -35,6 +35,7 @@ class OpenTelemetryMetrics:
         self._decisions = meter.create_counter(
             "flask_bucket.decisions", "{charge}", "Charges by what was decided."
         )
+        self._bans = meter.create_counter("flask_bucket.bans", "{ban}", "Bans that began.")
         self._near = meter.create_counter(
             "flask_bucket.near_limit",
             "{charge}",
@@ -66,6 +67,10 @@ class OpenTelemetryMetrics:
         self._decisions.add(
             1, _attributes(limiter, limit, endpoint) | {_PREFIX + "outcome": outcome}
         )
+
+    def banned(self, limiter: str, ban: str, endpoint: str) -> None:
+        named = {_PREFIX + "limiter": limiter, _PREFIX + "ban": ban}
+        self._bans.add(1, named | {_PREFIX + "endpoint": endpoint})
 
     def near_limit(self, limiter: str, limit: str, endpoint: str) -> None:
         self._near.add(1, _attributes(limiter, limit, endpoint))

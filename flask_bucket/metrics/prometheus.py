@@ -54,6 +54,12 @@ class PrometheusMetrics:
             ("limiter", "limit", "endpoint", "outcome"),
             registry=registry,
         )
+        self._bans = Counter(
+            "flask_bucket_bans",
+            "Bans that began.",
+            ("limiter", "ban", "endpoint"),
+            registry=registry,
+        )
         self._near = Counter(
             "flask_bucket_near_limit",
             "Allowed charges that left less than 20% of the bucket.",
@@ -103,6 +109,9 @@ class PrometheusMetrics:
 
     def decided(self, limiter: str, limit: str, endpoint: str, outcome: str) -> None:
         self._decisions.labels(limiter, limit, endpoint, outcome).inc()
+
+    def banned(self, limiter: str, ban: str, endpoint: str) -> None:
+        self._bans.labels(limiter, ban, endpoint).inc()
 
     def near_limit(self, limiter: str, limit: str, endpoint: str) -> None:
         self._near.labels(limiter, limit, endpoint).inc()

@@ -72,6 +72,7 @@ def test_the_limiter_takes_everything_after_the_application_by_name() -> None:
         "key_func",
         "default_limits",
         "application_limits",
+        "bans",
         "redis",
         "on_breach",
         "name",

@@ -10,6 +10,7 @@ from flask import Flask, request
 from flask.testing import FlaskClient
 
 from flask_bucket import Limiter, Rule, networks
+from tests.conftest import START
 from tests.ext.conftest import Clock, CountingStore, answer, statuses
 
 ME = {"REMOTE_ADDR": "192.0.2.1"}
@@ -158,4 +159,38 @@ def test_during_an_outage_the_answer_says_so(app: Flask) -> None:
     nobody = "redis://127.0.0.1:1/0"
     limiter = Limiter(app, redis=nobody, application_limits="9/minute")
     app.add_url_rule("/left", view_func=limiter.status_view)
-    assert app.test_client().get("/left").get_json() == {"buckets": [], "degraded": True}
+    assert app.test_client().get("/left").get_json() == {
+        "buckets": [],
+        "bans": [],
+        "degraded": True,
+    }
+
+
+def test_a_client_hears_of_its_bans_and_until_when(
+    app: Flask, buckets: CountingStore, client: FlaskClient
+) -> None:
+    limiter = Limiter(app, redis=buckets, bans="2/hour for 1 day")
+    app.add_url_rule("/left", view_func=limiter.status_view)
+    limited = limiter.limit("1/minute", ban="1/hour for 1 hour")
+    app.add_url_rule("/", "index", limited(answer()))
+    app.add_url_rule("/other", "other", limiter.limit("1/minute")(answer()))
+    assert client.get("/left").get_json()["bans"] == []
+    statuses(client, "/", 2)
+    own = {"scope": "index", "retry_after": 3600.0, "banned_until": START // 10**6 + 3600}
+    assert client.get("/left").get_json()["bans"] == [own]
+    statuses(client, "/other", 2)
+    everywhere = {"scope": None, "retry_after": 86400.0, "banned_until": START // 10**6 + 86400}
+    told = client.get("/left").get_json()
+    assert told["bans"] == [everywhere, own]
+    assert [bucket["name"] for bucket in told["buckets"]] == ["per-minute", "per-minute"]
+
+
+def test_a_client_hears_of_no_ban_in_a_dry_run(
+    app: Flask, buckets: CountingStore, client: FlaskClient
+) -> None:
+    app.config["BUCKET_DRY_RUN"] = True
+    limiter = Limiter(app, redis=buckets, bans="1/hour for 1 day")
+    app.add_url_rule("/left", view_func=limiter.status_view)
+    app.add_url_rule("/", "index", limiter.limit("1/minute")(answer()))
+    statuses(client, "/", 3)
+    assert client.get("/left").get_json()["bans"] == []
