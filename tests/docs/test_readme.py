@@ -44,7 +44,7 @@ def defaults() -> dict[str, object]:
         for field in dataclasses.fields(Config)
     }
     # If they are unset, the constructor's default () applies.
-    found |= {"BUCKET_DEFAULT_LIMITS": (), "BUCKET_APPLICATION_LIMITS": ()}
+    found |= {"BUCKET_DEFAULT_LIMITS": (), "BUCKET_APPLICATION_LIMITS": (), "BUCKET_BANS": ()}
     return found
 
 

@@ -57,7 +57,10 @@ def began() -> Iterator[list[Outcome]]:
 
 def shop(app: Flask, store: object, bans: Any = "3/hour for 1 day", **options: Any) -> FlaskClient:
     """Serve two views with a limit each, and one without."""
-    limiter = Limiter(app, redis=store, bans=bans, **options)
+    return stocked(app, Limiter(app, redis=store, bans=bans, **options))
+
+
+def stocked(app: Flask, limiter: Limiter) -> FlaskClient:
     app.add_url_rule("/", "index", limiter.limit("1/minute")(answer()))
     app.add_url_rule("/other", "other", limiter.limit("5/minute")(answer()))
     app.add_url_rule("/free", "free", answer())
@@ -149,8 +152,8 @@ def test_filtered_and_exempt_requests_stay_open(app: Flask, buckets: CountingSto
 def test_a_limit_that_leaves_the_request_out_does_not_look_for_bans(
     app: Flask, buckets: CountingStore
 ) -> None:
-    client = shop(app, buckets)
-    limiter: Limiter = app.extensions["flask_bucket"]["bucket"]._limiter
+    limiter = Limiter(app, redis=buckets, bans="3/hour for 1 day")
+    client = stocked(app, limiter)
     app.add_url_rule("/skip", "skip", limiter.limit("1/day", exempt_when=lambda: True)(answer()))
     statuses(client, "/", 4)
     assert client.get("/skip").status_code == 200
@@ -342,8 +345,8 @@ def test_several_bans_each_count_a_refusal(
 def test_consume_and_peek_neither_count_nor_obey(
     app: Flask, buckets: CountingStore, began: list[Outcome]
 ) -> None:
-    client = shop(app, buckets, "1/hour for 1 day")
-    limiter: Limiter = app.extensions["flask_bucket"]["bucket"]._limiter
+    limiter = Limiter(app, redis=buckets, bans="1/hour for 1 day")
+    client = stocked(app, limiter)
     with app.test_request_context():
         for _ in range(9):
             limiter.consume("1/hour", "127.0.0.1")
@@ -443,6 +446,24 @@ def test_a_limit_that_is_named_ban_does_not_meet_a_ban(
 def test_a_rule_with_a_ban_that_is_none_is_refused_where_it_is_written() -> None:
     with pytest.raises(ConfigError, match="is not a ban"):
         Rule("1/minute", ban="1/hour")
+
+
+def test_a_slots_refusal_counts_for_the_ban_of_its_own_rule_alone(
+    app: Flask, buckets: CountingStore, began: list[Outcome]
+) -> None:
+    limiter = Limiter(app, redis=buckets, bans=Ban("1/hour", "1 day", name="everywhere"))
+
+    @app.get("/")
+    @limiter.limit("1 at once", ban=Ban("2/hour", "1 day", name="own"))
+    def index() -> str:
+        if "again" in request.args:
+            return str(statuses(app.test_client(), "/", 2))
+        return "fine"
+
+    client = app.test_client()
+    assert client.get("/?again=1").text == "[429, 429]"
+    assert [outcome.limit.name for outcome in began] == ["own"]
+    assert client.get("/").status_code == 429
 
 
 # What a client hears.
@@ -697,9 +718,9 @@ def test_a_dry_run_counts_a_request_once(app: Flask, buckets: CountingStore) -> 
 
 
 def test_reset_lifts_a_ban(app: Flask, buckets: CountingStore) -> None:
-    client = shop(app, WrappingStore(buckets))
+    limiter = Limiter(app, redis=WrappingStore(buckets), bans="3/hour for 1 day")
+    client = stocked(app, limiter)
     statuses(client, "/", 4)
-    limiter: Limiter = app.extensions["flask_bucket"]["bucket"]._limiter
     with app.app_context():
         limiter.reset("127.0.0.1")
     assert statuses(client, "/", 4) == [200, 429, 429, 429]

@@ -33,6 +33,7 @@ def test_the_keys_and_defaults_are_those_of_the_documentation() -> None:
         "BUCKET_KEY_SECRET": None,
         "BUCKET_DEFAULT_LIMITS": None,
         "BUCKET_APPLICATION_LIMITS": None,
+        "BUCKET_BANS": None,
         "BUCKET_EXEMPT_METHODS": ("OPTIONS",),
         "BUCKET_IPV6_PREFIX": 64,
         "BUCKET_TIMEOUT": 0.1,
