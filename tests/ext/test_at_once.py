@@ -14,7 +14,15 @@ from flask.views import MethodView
 from werkzeug.test import EnvironBuilder
 from werkzeug.wsgi import FileWrapper
 
-from flask_bucket import AtOnce, ConfigError, Limiter, RateLimitExceeded, Rule, limit_exceeded
+from flask_bucket import (
+    AtOnce,
+    ConfigError,
+    Limiter,
+    RateLimitExceeded,
+    Rule,
+    limit_exceeded,
+    limit_low,
+)
 from flask_bucket.testing import use_clock
 from tests.ext.conftest import Clock, CountingStore, answer, statuses
 
@@ -127,6 +135,7 @@ def test_a_name_moves_between_a_rate_and_a_slot(app: Flask, buckets: CountingSto
         other = Flask("other")
         Limiter(other, redis=buckets, application_limits=Rule(rule, name="n"))
         assert other.test_client().get("/").status_code == 404, n
+    assert [key.rpartition(":")[2] for key in buckets.keys] == ["n", "@n", "n"]
 
 
 # For how long.
@@ -403,6 +412,20 @@ def test_deduct_when_concerns_the_tokens_alone(
     app.get("/")(limiter.limit(rule)(answer()))
     assert statuses(client, "/", 4) == [200] * 4
     assert in_use(buckets) == 0
+
+
+def test_only_the_rate_beside_it_is_reported_as_low(
+    app: Flask, limiter: Limiter, client: FlaskClient
+) -> None:
+    app.get("/")(limiter.limit("9/minute; 1 at once", low=0.5)(answer()))
+    told: list[str] = []
+
+    def note(sender: Flask, outcome: Any, **_: Any) -> None:
+        told.append(outcome.limit.name)
+
+    with limit_low.connected_to(note, app):
+        statuses(client, "/", 9)
+    assert told == ["per-minute"]
 
 
 def test_a_request_that_forgets_its_buckets_keeps_its_slot(

@@ -80,6 +80,14 @@ def test_each_process_has_its_share_of_the_slots(lossy: Lossy, share: float, mos
     assert statuses(client, "/", most + 1) == [200] * most + [429]
 
 
+def test_a_process_does_not_begin_with_the_slots_that_the_store_has_held(lossy: Lossy) -> None:
+    client = limited(lossy, "local", "1 at once").test_client()
+    with client.get("/"):
+        lossy.away = True
+        for _ in range(2):
+            assert client.get("/").data == b"ab"
+
+
 def test_slots_of_a_process_are_given_back_to_it(lossy: Lossy) -> None:
     app, lossy.away = limited(lossy, "local", "1 at once"), True
     client = app.test_client()
