@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from ...bucket import outcome
-from ...decisions import Charge, Charges, Decision, no_negative_cost
+from ...decisions import Charge, Charges, Decision, Outcome, no_negative_cost
 from ...errors import StoreUnavailable
 from ..base import checked_now
 from .links import Call
@@ -13,7 +13,7 @@ from .replies import FAILURES, translated
 
 #: The time of the decision and, for each charge, the tokens that its bucket needs, those taken and
 #: those left, and its last refill. The rows are in the order of the arguments.
-Reply = tuple[int, list[tuple[int, int, int, int]]]
+Reply = tuple[int, list[list[int]]]
 
 
 class Script:
@@ -144,7 +144,7 @@ def _read(
     count = len(charges) + len(shadow) + len(held)
     if type(reply) is not list or len(reply) != 1 + 4 * count or {*map(type, reply)} != {int}:
         raise StoreUnavailable(f"the reply is not one of the script's: {reply!r:.100}")
-    return reply[0], [*zip(reply[1::4], reply[2::4], reply[3::4], reply[4::4], strict=True)]
+    return reply[0], [reply[start : start + 4] for start in range(1, len(reply), 4)]
 
 
 def _decision(
@@ -154,13 +154,15 @@ def _decision(
     held: Sequence[Charge] = (),
 ) -> Decision:
     now, rows = reply
-    asked = (*charges, *shadow)
-    outcomes = [
-        outcome(charge, place >= len(charges), *row, now)
-        for place, (charge, row) in enumerate(zip(asked, rows, strict=False))
-    ]
-    for charge, row in zip(held, rows[len(asked) :], strict=True):
+    outcomes: list[Outcome] = []
+    place = 0
+    for dry_run, some in ((False, charges), (True, shadow)):
+        for charge in some:
+            needed, taken, tokens, last_refill = rows[place]
+            outcomes.append(outcome(charge, dry_run, needed, taken, tokens, last_refill, now))
+            place += 1
+    for charge, (needed, taken, tokens, last_refill) in zip(held, rows[place:], strict=True):
         # Of what was charged earlier, only a ban that counts the refusal is news.
-        if charge.kind == "ban" and row[1]:
-            outcomes.append(outcome(charge, False, *row, now))
+        if charge.kind == "ban" and taken:
+            outcomes.append(outcome(charge, False, needed, taken, tokens, last_refill, now))
     return Decision.of(tuple(outcomes), now)
