@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
+import socket
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from flask import Flask
 
-from flask_bucket import Charge, Limit, StoreUnavailable
+from flask_bucket import Charge, Limit, Limiter, StoreUnavailable
 from flask_bucket.errors import BucketUnreadable, Connecting
 from flask_bucket.stores.redis import RedisStore
 from flask_bucket.stores.redis.dialing import Dialer
@@ -108,3 +111,50 @@ def test_a_slow_connect_shortens_no_later_wait(
         assert taken_by_two(store, lambda: store.take([CHARGE]), proxy) == [48]
         assert proxy.begun == 1
         store.close()
+
+
+def used_and_dropped(url: str) -> None:
+    """Make an application, use a connection for charges and one for a reset, and drop it all."""
+    app = Flask("dropped")
+    app.config.update(BUCKET_REDIS_URL=url, BUCKET_TIMEOUT=10.0)
+    limiter = Limiter(app, default_limits=["5/day"])
+    app.get("/")(lambda: "fine")
+    assert app.test_client().get("/").status_code == 200
+    with app.app_context():
+        assert limiter.reset("127.0.0.1") == 1
+
+
+def test_an_application_that_nobody_closes_closes_its_connections(own_server: Server) -> None:
+    """Without a warning of an open socket, which would fail this test."""
+    used_and_dropped(own_server.url)
+    gc.collect()
+    with own_server.client() as client:
+        assert eventually(lambda: len(client.client_list()) == 1)
+
+
+def test_open_sockets_of_a_discarded_application_are_no_garbage(valkey: Server) -> None:
+    """The garbage collector finalizes what it finds in any order: a socket before its pool."""
+    gc.collect()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        used_and_dropped(valkey.url)
+        gc.collect()
+        assert any(type(found) is Flask for found in gc.garbage)
+        assert not [found for found in gc.garbage if issubclass(type(found), socket.socket)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.collect()
+
+
+def test_a_store_that_is_dropped_closes_its_connections_at_once(own_server: Server) -> None:
+    store = RedisStore.from_url(own_server.url, timeout=10)
+    store.take([CHARGE])
+    gc.collect()  # the error that told that the script is unknown, and its frames
+    gc.disable()
+    try:
+        del store
+        with own_server.client() as client:
+            assert eventually(lambda: len(client.client_list()) == 1)
+    finally:
+        gc.enable()

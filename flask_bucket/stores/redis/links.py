@@ -87,16 +87,21 @@ def _by_sentinels(place: Place, bounds: Bounds) -> Link:
         primary = sentinels().primary
         return Dialer(place.kind, place.settings, bounds.connect_timeout, primary)
 
-    @lru_cache(maxsize=1)
-    def client_of(primary: Address) -> Any:
-        host, port = primary
-        return _client(place.kind, {**place.settings, "host": host, "port": port})
+    clients: dict[Address, Any] = {}
 
     def client() -> Any:
-        return client_of(sentinels().primary(time.monotonic() + bounds.connect_timeout))
+        host, port = primary = sentinels().primary(time.monotonic() + bounds.connect_timeout)
+        if primary not in clients:
+            clients[primary] = _client(place.kind, {**place.settings, "host": host, "port": port})
+        return clients[primary]
+
+    def close() -> None:
+        pool.close()
+        for made in tuple(clients.values()):
+            made.close()
 
     pool = _pool(bounds, dialer)
-    return Link(_to(pool), pool.close, client)
+    return Link(_to(pool), close, client)
 
 
 def _to_cluster(place: Place, bounds: Bounds) -> Link:

@@ -97,8 +97,6 @@ class Pool:
         if connections is not None:
             connections.close()
 
-    __del__ = close  # for stores that nobody closes
-
     def after_fork(self) -> None:
         """Close this process's ends of the parent's connections, and begin anew."""
         connections, self._connections = self._connections, None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
+from weakref import finalize
 
 import redis
 
@@ -72,6 +73,9 @@ class RedisStore:
         bounds = Bounds(timeout, connect_timeout, max_connections)
         link = link_to(place(url, timeout, connect_timeout, options), bounds)
         store._use(link, key_prefix)
+        # For stores that nobody closes. With `__del__`, the garbage collector might find the open
+        # sockets before the store; until this has closed them, they are no garbage.
+        finalize(store, link.close)
         return store
 
     def _use(self, link: Link, key_prefix: str) -> None:
