@@ -227,8 +227,9 @@ def answering(*answers: bytes) -> Iterator[tuple[int, list[socket.socket], threa
         peer.close()
 
 
-#: The script's: the time, and of one charge that it was affordable, the tokens, their time.
-ANSWER = b"*4\r\n:9\r\n:0\r\n:4\r\n:9\r\n"
+#: The script's: the time, and of one charge that it was affordable, the tokens taken and left, and
+#: their time.
+ANSWER = b"*5\r\n:9\r\n:0\r\n:1\r\n:4\r\n:9\r\n"
 
 
 @pytest.mark.parametrize("first", [ANSWER + b":1\r\n", b""], ids=["an answer too many", "the end"])
@@ -248,9 +249,10 @@ def test_a_connection_that_is_not_quiet_is_not_used(first: bytes) -> None:
     [
         *(b"+OK\r\n", b"+QUEUED\r\n", b"$-1\r\n", b"*-1\r\n", b"*0\r\n", b":5\r\n"),
         b"*1\r\n:5\r\n",
-        b"*4\r\n:9\r\n$1\r\n0\r\n:4\r\n:9\r\n",
-        b"*4\r\n:9\r\n:0\r\n-ERR no\r\n:9\r\n",
-        b"*7\r\n:9\r\n:0\r\n:4\r\n:9\r\n:0\r\n:4\r\n:9\r\n",
+        b"*4\r\n:9\r\n:0\r\n:4\r\n:9\r\n",
+        b"*5\r\n:9\r\n$1\r\n0\r\n:1\r\n:4\r\n:9\r\n",
+        b"*5\r\n:9\r\n:0\r\n:1\r\n-ERR no\r\n:9\r\n",
+        b"*9\r\n:9\r\n:0\r\n:1\r\n:4\r\n:9\r\n:0\r\n:1\r\n:4\r\n:9\r\n",
     ],
 )
 def test_an_answer_that_is_none_of_the_script_s_is_an_outage(answer: bytes) -> None:

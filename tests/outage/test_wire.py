@@ -58,7 +58,7 @@ def silent(peer: socket.socket) -> None:
 def dripping(peer: socket.socket) -> None:
     """Answer a byte at a time, each well within the timeout."""
     peer.recv(65_536)
-    for byte in b"*4\r\n:9\r\n:0\r\n:4\r\n:9\r\n" * 10:
+    for byte in b"*5\r\n:9\r\n:0\r\n:1\r\n:4\r\n:9\r\n" * 10:
         time.sleep(0.05)  # the drip
         peer.sendall(bytes([byte]))
 
@@ -100,9 +100,9 @@ SENSELESS = {
     "a list as a key": b"%1\r\n*1\r\n:1\r\n:2\r\n",
     "an endless array": b"*4294967295\r\n:1\r\n",
     "a negative length": b"$-7\r\nabc\r\n",
-    "an error inside": b"*4\r\n:9\r\n-ERR no\r\n:4\r\n:9\r\n",
+    "an error inside": b"*5\r\n:9\r\n-ERR no\r\n:1\r\n:4\r\n:9\r\n",
     "not the protocol": b"HTTP/1.1 400 Bad Request\r\n\r\n",
-    "numbers beyond all": b"*4\r\n:" + b"9" * 4000 + b"\r\n:0\r\n:4\r\n:9\r\n",
+    "numbers beyond all": b"*5\r\n:" + b"9" * 4000 + b"\r\n:0\r\n:1\r\n:4\r\n:9\r\n",
     "a long text": b"$8000000\r\n" + b"x" * 8_000_000 + b"\r\n",
 }
 
