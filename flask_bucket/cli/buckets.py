@@ -8,10 +8,11 @@ from typing import Any
 from urllib.parse import unquote
 
 from ..bound import read_numbers
-from ..bucket import State, refresh, wait
+from ..bucket import Kept, State, refresh, wait
 from ..enforcing import Enforcer
-from ..keys import SCOPE_MARK, KeyParts
+from ..keys import KIND_MARKS, SCOPE_MARK, KeyParts
 from ..limits import SECOND, Limit
+from ..slots import Holders, last_free
 from ..stores.redis.inspection import RedisServer
 from .output import Failure
 from .states import known_limits
@@ -30,10 +31,10 @@ class Bucket:
     limit: Limit | None
     #: Whether the key says the limit, since a function returned it.
     from_function: bool
-    #: Whole tokens. Below zero after more was settled than there was.
+    #: Whole tokens. Below zero after more was settled than there was. Of slots: those free.
     tokens: int
     #: Seconds until the next token, and until the bucket is full. None if the limit is unknown. A
-    #: full bucket has no next token.
+    #: full bucket has no next token. Slots are free by then, and most are given back earlier.
     next_in: float | None
     full_in: float | None
 
@@ -100,28 +101,46 @@ def stored(limiter: str, state: Enforcer, client: str | None = None) -> Iterator
 
 
 def _bucket(
-    limiter: str, parts: KeyParts, kept: State, known: Mapping[str, Limit], now: int
+    limiter: str, parts: KeyParts, kept: Kept, known: Mapping[str, Limit], now: int
 ) -> Bucket:
-    limit = known.get(parts.ending)
     returned = read_numbers(parts.scope, parts.name)
-    limit = limit or returned
-    tokens, next_in, full_in = kept.tokens // kept.scale, None, None
-    if limit is not None:
-        now = max(now, kept.last_refill) if kept.last_refill - now < SECOND else now
-        state, _ = refresh(limit, kept, now)
-        tokens = state.tokens // limit.scale
-        if tokens < limit.capacity:
-            next_in = (wait(limit, state, now, max(tokens, 0) + 1) or 0) / SECOND
-        full_in = (wait(limit, state, now, limit.capacity) or 0) / SECOND
+    limit = known.get(parts.ending) or returned
+    if isinstance(kept, State):
+        tokens, next_in, full_in = _tokens(kept, limit, now)
+    else:
+        tokens, next_in, full_in = _free_slots(kept, limit, now)
     shown = parts.readable()
     return Bucket(
         limiter=limiter,
         client=shown.client,
         scope=parts.scope,
-        name=shown.name,
+        name=shown.name.removeprefix(KIND_MARKS[parts.kind]),
         limit=limit,
         from_function=returned is not None,
         tokens=tokens,
         next_in=next_in,
         full_in=full_in,
     )
+
+
+def _tokens(kept: State, limit: Limit | None, now: int) -> tuple[int, float | None, float | None]:
+    """Return the tokens of a bucket, and the seconds until the next one and until it is full."""
+    if limit is None:
+        return kept.tokens // kept.scale, None, None
+    now = max(now, kept.last_refill) if kept.last_refill - now < SECOND else now
+    state, _ = refresh(limit, kept, now)
+    tokens, next_in = state.tokens // limit.scale, None
+    if tokens < limit.capacity:
+        next_in = (wait(limit, state, now, max(tokens, 0) + 1) or 0) / SECOND
+    return tokens, next_in, (wait(limit, state, now, limit.capacity) or 0) / SECOND
+
+
+def _free_slots(
+    holders: Holders, limit: Limit | None, now: int
+) -> tuple[int, float | None, float | None]:
+    """Return how many slots are free, and the seconds until the next is and until all are."""
+    held = [free for free in holders.values() if free > now]
+    if limit is None:
+        return 0 if held else 1, None, None
+    next_in = (min(held) - now) / SECOND if held else None
+    return limit.capacity - len(held), next_in, (last_free(holders, now) - now) / SECOND

@@ -19,6 +19,7 @@ from .app_checks import (
     setting_checks,
     workers_in,
 )
+from .at_once_checks import at_once_checks, timeout_in
 from .findings import Finding
 from .layout import Table
 from .lease_checks import lease_checks
@@ -70,6 +71,7 @@ def findings(states: Mapping[str, Enforcer], workers: int, behind_proxy: bool) -
         yield from _about(name, setting_checks(state, server, workers))
         yield from _about(name, limit_checks(state))
         yield from _about(name, lease_checks(state))
+        yield from _about(name, at_once_checks(state, timeout_in(os.environ)))
         yield from _about(name, method_checks(state))
         yield from _about(name, hook_checks(state))
         yield from _about(name, header_checks(state))

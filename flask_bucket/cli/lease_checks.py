@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..at_once import AtOnce
 from ..bound import BoundRule
 from ..enforcing import Enforcer
 from ..limits import Limit
@@ -18,7 +19,8 @@ def lease_checks(state: Enforcer) -> Iterator[Finding]:
     for route in routes(state.app):
         for bound in state.planner.plan(route.endpoint, route.method).bounds:
             if bound.lease:
-                leased |= {limit: bound for limit, _ in bound.fixed or ()}
+                limits = [limit for limit, _ in bound.fixed or ()]
+                leased |= {limit: bound for limit in limits if not isinstance(limit, AtOnce)}
     if (leased or state.config.lease) and not state.config.known_workers:
         yield Finding(
             "FB401",

@@ -12,8 +12,10 @@ from flask.cli import with_appcontext
 from werkzeug.exceptions import HTTPException
 from werkzeug.routing import MapAdapter, RoutingException
 
+from ..at_once import AtOnce
 from ..bound import BoundRule
 from ..enforcing import Enforcer
+from ..limits import Limit
 from ..rules import counted_as
 from .layout import Table
 from .output import Failure, counted, print_json, print_table
@@ -110,39 +112,39 @@ def _in_force(limiter: str, state: Enforcer, route: Route | None) -> Iterator[In
     else:
         plan = state.planner.plan(route.endpoint, route.method)
     for bound in plan.bounds:
-        for limit, name in _limits(bound):
+        for limit, text in _limits(bound):
             yield InForce(
                 route=route or UNMATCHED,
                 limiter=limiter,
-                limit=limit,
-                name=name,
+                limit=text,
+                name=None if limit is None else limit.name,
                 source=bound.source,
                 key=name_of(bound.key_func),
                 scope=bound.scope,
-                cost=cost_of(bound),
-                conditions=tuple(_conditions(bound)),
+                cost="1" if isinstance(limit, AtOnce) else cost_of(bound),
+                conditions=tuple(_conditions(bound, limit)),
                 dry_run=bound.shadow,
                 enabled=state.config.enabled,
             )
 
 
-def _limits(bound: BoundRule) -> Iterator[tuple[str, str | None]]:
-    """Yield each limit and its name.
+def _limits(bound: BoundRule) -> Iterator[tuple[Limit | None, str]]:
+    """Yield each limit, if it is known, and its text.
 
     For a function, these are the limits that it returns now, if it needs no request.
     """
     if bound.fixed is not None:
         for limit, _ in bound.fixed:
-            yield str(limit), limit.name
+            yield limit, str(limit)
         return
     function = name_of(bound.rule.limits)
     found = limits_now(bound)
     if found is None:
-        yield f"limit from {function}", None
+        yield None, f"limit from {function}"
     elif not found:
-        yield f"none now, from {function}", None
+        yield None, f"none now, from {function}"
     for limit in found or ():
-        yield f"{limit}, from {function}", limit.name
+        yield limit, f"{limit}, from {function}"
 
 
 def cost_of(bound: BoundRule) -> str:
@@ -151,8 +153,10 @@ def cost_of(bound: BoundRule) -> str:
     return str(cost) if isinstance(cost, int) else f"{name_of(cost)}()"
 
 
-def _conditions(bound: BoundRule) -> Iterator[str]:
+def _conditions(bound: BoundRule, limit: Limit | None) -> Iterator[str]:
     rule = bound.rule
+    if isinstance(limit, AtOnce):
+        yield f"holds {float(limit.holds):g} s"
     if rule.methods is not None:
         yield f"methods {', '.join(sorted(rule.methods))}"
     if rule.per_method:

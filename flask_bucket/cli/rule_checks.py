@@ -7,6 +7,7 @@ from typing import Any
 
 from flask import Flask
 
+from ..at_once import AtOnce
 from ..bound import BoundRule
 from ..decorators import BlueprintLimit
 from ..endpoints import blueprint_names
@@ -45,6 +46,8 @@ def _is_own(bound: BoundRule) -> bool:
 
 def _of_limit(where: str, bound: BoundRule, limit: Limit) -> Iterator[Finding]:
     cost = bound.cost
+    if isinstance(limit, AtOnce):
+        return  # a request holds one slot, and slots do not refill
     if isinstance(cost, int) and cost > limit.capacity:
         yield Finding(
             "FB301",

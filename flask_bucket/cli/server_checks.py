@@ -127,7 +127,7 @@ def _persistence(node: Node) -> Iterator[Finding]:
 def _deciding(state: Enforcer) -> Iterator[Finding]:
     """Charge a bucket that is nobody's: only so the script's own permissions are tried."""
     try:
-        innermost(state.store).take([Charge(Limit(1, 1), _probe(state))])
+        innermost(state.store).take([Charge(Limit(1, 1), probe(state))])
     except StoreUnavailable as error:
         yield Finding(
             "FB107",
@@ -140,7 +140,7 @@ def _deciding(state: Enforcer) -> Iterator[Finding]:
 
 def _permissions(state: Enforcer, server: RedisServer) -> Iterator[Finding]:
     try:
-        forbidden = server.may_not(_probe(state))
+        forbidden = server.may_not(probe(state))
     except StoreUnavailable:
         return  # just now it did answer; the next run will tell
     if forbidden:
@@ -152,7 +152,8 @@ def _permissions(state: Enforcer, server: RedisServer) -> Iterator[Finding]:
         )
 
 
-def _probe(state: Enforcer) -> str:
+def probe(state: Enforcer) -> str:
+    """Return a key that is nobody's."""
     return f"{state.spelling.prefix}:{_PROBE}"
 
 

@@ -15,6 +15,7 @@ import click
 from flask import Flask
 from flask.cli import NoAppException, ScriptInfo
 
+from ..at_once import AtOnce, parse_many
 from ..clients import DEFAULT_IPV6_PREFIX
 from ..errors import ConfigError
 from ..limits import Limit
@@ -245,9 +246,16 @@ def _nobody_looks(size: int) -> None:
 
 def _limits(texts: Sequence[str]) -> list[Limit]:
     try:
-        return [limit for text in texts for limit in Limit.parse_many(text)]
+        found = [limit for text in texts for limit in parse_many(text)]
     except ConfigError as error:
         raise Failure(f"--limit: {error}") from None
+    for limit in found:
+        if isinstance(limit, AtOnce):
+            raise Failure(
+                f"--limit: a log cannot tell what {limit} would refuse, because it says when "
+                "requests came, and not for how long they ran. Leave it out."
+            )
+    return found
 
 
 def _share(text: str) -> Fraction:

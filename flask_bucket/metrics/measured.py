@@ -8,7 +8,7 @@ store that keeps the buckets.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -49,6 +49,9 @@ class Instruments(Protocol):
 
     def leased(self, limiter: str, limit: str, what: str, tokens: int) -> None:
         """Count tokens of leases: leased from the store, spent, or returned to the store."""
+
+    def slots(self, limiter: str, limit: str, change: int) -> None:
+        """Note slots that requests of this process hold, or, below zero, have given back."""
 
     def breaker(self, limiter: str, is_open: bool) -> None:
         """Note whether the store is taken to be out of reach."""
@@ -129,6 +132,8 @@ class CountingStore(WrappingStore):
         super().__init__(store)
         self._instruments, self._limiter = instruments, limiter
         self._limits: set[str] = set()
+        #: The slots that requests of this process hold: their keys, and the holders.
+        self._held: set[tuple[str, str]] = set()
 
     def take(
         self,
@@ -149,7 +154,15 @@ class CountingStore(WrappingStore):
                     self._count_ban(decision, outcome, endpoint)
                 else:
                     self._count_outcome(decision, outcome, endpoint)
+            if decision.allowed:
+                self._count_held((*charges, *shadow), decision.outcomes)
+            else:
+                self._count_freed(held)
         return decision
+
+    def settle(self, charges: Sequence[Charge], now: int | None = None) -> None:
+        self._count_freed([charge for charge in charges if charge.cost < 0])
+        self.store.settle(charges, now)
 
     def _count_outcome(self, decision: Decision, outcome: Outcome, endpoint: str) -> None:
         if not outcome.allowed:
@@ -157,7 +170,7 @@ class CountingStore(WrappingStore):
             self._count(outcome.limit, endpoint, "shadow-refused" if outcome.shadow else refused)
         elif decision.allowed:  # or nothing was taken, although there was enough
             self._count(outcome.limit, endpoint, "allowed")
-            if outcome.remaining < NEAR * outcome.limit.capacity:
+            if outcome.kind == "rate" and outcome.remaining < NEAR * outcome.limit.capacity:
                 self._instruments.near_limit(self._limiter, self._label(outcome.limit), endpoint)
 
     def _count_ban(self, decision: Decision, outcome: Outcome, endpoint: str) -> None:
@@ -167,6 +180,18 @@ class CountingStore(WrappingStore):
         elif not outcome.allowed and not outcome.taken:
             banned = "banned-from-cache" if decision.cached else "banned"
             self._count(outcome.limit, endpoint, "shadow-banned" if outcome.shadow else banned)
+
+    def _count_held(self, charges: Iterable[Charge], outcomes: Iterable[Outcome]) -> None:
+        for charge, outcome in zip(charges, outcomes, strict=False):
+            if outcome.kind == "slot" and outcome.taken:
+                self._held.add((charge.key, charge.member))
+                self._instruments.slots(self._limiter, self._label(charge.limit), 1)
+
+    def _count_freed(self, charges: Iterable[Charge]) -> None:
+        for charge in charges:
+            if charge.kind == "slot" and (charge.key, charge.member) in self._held:
+                self._held.discard((charge.key, charge.member))
+                self._instruments.slots(self._limiter, self._label(charge.limit), -1)
 
     def count_tokens(self, limit: Limit, what: str, tokens: int) -> None:
         """Count tokens of leases."""

@@ -49,6 +49,11 @@ class OpenTelemetryMetrics:
             "{token}",
             "Tokens leased from the store, spent without a call, and returned.",
         )
+        self._slots = meter.create_up_down_counter(
+            "flask_bucket.slots.in_use",
+            "{slot}",
+            "Slots that requests hold, of limits on requests at once.",
+        )
         self._breakers = meter.create_up_down_counter(
             "flask_bucket.breaker.open", "{process}", "Processes without their store."
         )
@@ -83,6 +88,9 @@ class OpenTelemetryMetrics:
     def leased(self, limiter: str, limit: str, what: str, tokens: int) -> None:
         named = {_PREFIX + "limiter": limiter, _PREFIX + "limit": limit}
         self._leased.add(tokens, named | {_PREFIX + "what": what})
+
+    def slots(self, limiter: str, limit: str, change: int) -> None:
+        self._slots.add(change, {_PREFIX + "limiter": limiter, _PREFIX + "limit": limit})
 
     def breaker(self, limiter: str, is_open: bool) -> None:
         self._breakers.add(

@@ -79,6 +79,13 @@ class PrometheusMetrics:
             ("limiter", "limit", "what"),
             registry=registry,
         )
+        self._slots = Gauge(
+            "flask_bucket_slots_in_use",
+            "Slots that requests hold, of limits on requests at once.",
+            ("limiter", "limit"),
+            multiprocess_mode="livesum",
+            registry=registry,
+        )
         self._breaker = Gauge(
             "flask_bucket_breaker_open",
             "Processes for which the store is out of reach.",
@@ -121,6 +128,9 @@ class PrometheusMetrics:
 
     def leased(self, limiter: str, limit: str, what: str, tokens: int) -> None:
         self._leased.labels(limiter, limit, what).inc(tokens)
+
+    def slots(self, limiter: str, limit: str, change: int) -> None:
+        self._slots.labels(limiter, limit).inc(change)
 
     def breaker(self, limiter: str, is_open: bool) -> None:
         self._breaker.labels(limiter).set(is_open)

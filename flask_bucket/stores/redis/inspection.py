@@ -16,8 +16,8 @@ from typing import Any
 
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
-from ...bucket import State
-from ...keys import keys_start
+from ...bucket import Kept, State
+from ...keys import KeyParts, keys_start
 from ...limits import SECOND
 from ..base import Store, innermost
 from . import scanning
@@ -81,8 +81,8 @@ class RedisServer:
                 times.append(time.perf_counter() - start)
         return sorted(times)[tries // 2]
 
-    def buckets(self, client: str | None = None) -> Iterator[tuple[str, State]]:
-        """Yield the buckets with the store's prefix and their keys, in no order.
+    def buckets(self, client: str | None = None) -> Iterator[tuple[str, Kept]]:
+        """Yield what is kept under the store's prefix, with its keys, in no order.
 
         :param client: only this client's, spelled as in its keys.
         """
@@ -91,7 +91,10 @@ class RedisServer:
             for keys in batches(scanning.keys(self._redis, start)):
                 with self._redis.pipeline(transaction=False) as pipe:
                     for key in keys:
-                        pipe.hmget(key, "tokens", "last_refill", "scale")
+                        if _is_slots(key):
+                            pipe.zrange(key, 0, -1, withscores=True)
+                        else:
+                            pipe.hmget(key, "tokens", "last_refill", "scale")
                     replies = pipe.execute(raise_on_error=False)
                 yield from _states(keys, replies)
 
@@ -167,12 +170,20 @@ def _now(node: Any) -> int:
     return int(seconds) * SECOND + int(microseconds)
 
 
-def _states(keys: Iterable[str], replies: Iterable[Any]) -> Iterator[tuple[str, State]]:
+def _is_slots(key: str) -> bool:
+    parts = KeyParts.of(key)
+    return parts is not None and parts.kind == "slot"
+
+
+def _states(keys: Iterable[str], replies: Iterable[Any]) -> Iterator[tuple[str, Kept]]:
     for key, reply in zip(keys, replies, strict=True):
         if isinstance(reply, ResponseError):
             continue  # not a bucket: the limiter says so in the log
         if isinstance(reply, RedisError):
             raise reply
+        if _is_slots(key):
+            yield key, {text(who): int(free) for who, free in reply}
+            continue
         try:
             yield key, State(*(int(field) for field in reply))
         except TypeError:
