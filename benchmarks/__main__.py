@@ -57,6 +57,12 @@ def of_requests(url: str, quick: bool) -> tuple[dict[str, Any], list[Claim]]:
     ]
     floor = in_process.ratio(figures, OURS("1 limit"), "raw socket, 1 limit")
     claims.append(Claim("added time with 1 limit, in times of the raw socket's", floor, 1.25))
+    slot = in_process.ratio(figures, OURS("1 slot"), "raw socket, 1 slot")
+    claims.append(
+        Claim("added time with 1 slot, in times of the raw socket's two calls", slot, 1.3)
+    )
+    slot = in_process.ratio(figures, OURS("1 slot"), OURS("1 limit")) / 2
+    claims.append(Claim("added time with 1 slot, in times of twice 1 limit's", slot, 1.3))
     return {"added": in_process.added(figures)}, claims
 
 

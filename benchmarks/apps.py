@@ -13,7 +13,7 @@ import redis
 from flask import Flask, g
 from flask.wrappers import Response
 
-from flask_bucket import Charge, Limit, Limiter, MemoryStore
+from flask_bucket import AtOnce, Charge, Limit, Limiter, MemoryStore
 from flask_bucket.stores.redis.links import SCRIPT
 from flask_bucket.stores.redis.script import arguments
 
@@ -24,6 +24,7 @@ MANY = {
     3: ["100000000/minute", "1000000000/hour", "1000000000/day"],
 }
 ONE_A_DAY = ["1/day"]
+AT_ONCE = ["1000 at once"]
 
 
 def _with_view(app: Flask, decorate: Callable[[Any], Any] = lambda view: view) -> Flask:
@@ -69,20 +70,12 @@ def theirs(url: str, limits: list[str], strategy: str) -> Flask:
 def floor(url: str) -> Flask:
     """A socket, one packed EVALSHA and three headers: the least that any limiter can cost."""
     app = Flask("floor")
-    client = redis.Redis.from_url(url)
-    sha = client.script_load(SCRIPT)
-    limit = Limit.parse(MANY[1][0])
-    key = "bucket:{127.0.0.1}:floor:per-minute"
-    command: Any = ("EVALSHA", sha, *arguments(b"take", [Charge(limit, key)]))
-    packed = hiredis.pack_command(command)
-    address = client.connection_pool.connection_kwargs
-    connection = socket.create_connection((address["host"], address["port"]))
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    charge = Charge(Limit.parse(MANY[1][0]), "bucket:{127.0.0.1}:floor:per-minute")
+    (ask,) = raw_calls(url, ("take", charge))
 
     @app.before_request
-    def ask() -> None:
-        connection.sendall(packed)
-        g.reply = connection.recv(4096)
+    def before() -> None:
+        g.reply = ask()
 
     @app.after_request
     def tell(response: Response) -> Response:
@@ -94,12 +87,52 @@ def floor(url: str) -> Flask:
     return _with_view(app)
 
 
+def floor_of_two(url: str) -> Flask:
+    """A socket, and a packed EVALSHA before the view and after it, which hold and free a slot."""
+    app = Flask("floor of two")
+    key = "bucket:{127.0.0.1}:floor:@at-once"
+    slot = Charge(AtOnce(1000), key, kind="slot", member="raw", lasts=60_000_000)
+    hold, free = raw_calls(url, ("take", slot), ("settle", slot.given_back()))
+
+    @app.before_request
+    def before() -> None:
+        g.reply = hold()
+
+    @app.after_request
+    def after(response: Response) -> Response:
+        free()
+        return response
+
+    return _with_view(app)
+
+
+def raw_calls(url: str, *calls: tuple[str, Charge]) -> list[Callable[[], bytes]]:
+    """Return functions that each send a packed EVALSHA over one socket, and read its reply."""
+    client = redis.Redis.from_url(url)
+    sha = client.script_load(SCRIPT)
+    address = client.connection_pool.connection_kwargs
+    connection = socket.create_connection((address["host"], address["port"]))
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def call(packed: bytes) -> bytes:
+        connection.sendall(packed)
+        return connection.recv(4096)
+
+    made: list[Callable[[], bytes]] = []
+    for mode, charge in calls:
+        command: Any = ("EVALSHA", sha, *arguments(mode.encode(), [charge]))
+        made.append(partial(call, hiredis.pack_command(command)))
+    return made
+
+
 #: Every app by its name in results.
 APPS: dict[str, Callable[[str], Flask]] = {
     "bare Flask": bare,
     "raw socket, 1 limit": floor,
+    "raw socket, 1 slot": floor_of_two,
     "flask_bucket, 1 limit": partial(ours, limits=MANY[1]),
     "flask_bucket, 3 limits": partial(ours, limits=MANY[3]),
+    "flask_bucket, 1 slot": partial(ours, limits=AT_ONCE),
     "flask_bucket, refused": partial(ours, limits=ONE_A_DAY),
     "flask_bucket, in process": partial(ours, limits=MANY[1], in_process=True),
 }

@@ -64,6 +64,8 @@ class Charge:
 
     def taken_as(self, outcome: Outcome) -> Charge:
         """Return this charge as it was taken, so that as much is given back in the same place."""
+        if self.up_to is None and self.taken_from == outcome.taken_from:
+            return self
         cost = self.cost if self.up_to is None else outcome.taken
         return replace(self, cost=cost, up_to=None, taken_from=outcome.taken_from)
 

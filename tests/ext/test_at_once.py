@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
+from threading import Barrier, Semaphore
 from typing import Any
 
 import pytest
-from flask import Flask, Response, abort, request, send_file, stream_with_context
+from flask import Blueprint, Flask, Response, abort, request, send_file, stream_with_context
 from flask.signals import request_tearing_down
 from flask.testing import FlaskClient
 from flask.views import MethodView
@@ -697,7 +699,8 @@ def test_the_status_tells_of_the_slots_that_are_held(
     (told,) = shown["buckets"]
     assert (told["name"], told["limit"], told["capacity"]) == ("at-once", "3 at once", 3)
     assert (told["remaining"], told["reset_after"]) == (2, 30)
-    assert client.get("/limits").json["buckets"] == []
+    shown = client.get("/limits").json
+    assert shown["buckets"] == []
 
 
 def test_a_reset_frees_all_slots(
@@ -733,6 +736,111 @@ def test_the_current_decision_tells_of_the_slot(
         return [outcome.kind, outcome.remaining, outcome.taken]
 
     assert client.get("/").json == ["slot", 2, 1]
+
+
+# Bans.
+
+
+def test_a_rule_s_ban_counts_the_refusals_of_its_slots(
+    app: Flask, limiter: Limiter, client: FlaskClient
+) -> None:
+    rule = Rule("1 at once", ban="2/hour for 1 day")
+    app.add_url_rule("/", "view", limiter.limit(rule)(lambda: Response(words())))
+    with client.get("/"):
+        assert statuses(client, "/", 2) == [429, 429]
+    refused = client.get("/")
+    assert (refused.status_code, refused.headers["Retry-After"]) == (429, "86400")
+
+
+def test_a_ban_of_the_limiter_counts_no_refusal_for_want_of_a_slot(
+    app: Flask, buckets: CountingStore
+) -> None:
+    limiter = Limiter(app, redis=buckets, bans="1/hour for 1 day")
+    app.add_url_rule("/", "view", limiter.limit("1 at once")(lambda: Response(words())))
+    client = app.test_client()
+    with client.get("/"):
+        assert statuses(client, "/", 3) == [429] * 3
+    assert client.get("/").data == b"one two"
+
+
+def test_a_banned_client_holds_nothing(app: Flask, buckets: CountingStore) -> None:
+    limiter = Limiter(app, redis=buckets, bans="1/hour for 1 day", application_limits="5 at once")
+    app.add_url_rule("/", "view", limiter.limit("1/hour; 3 at once")(answer()))
+    assert statuses(app.test_client(), "/", 4) == [200, 429, 429, 429]
+    assert in_use(buckets) == 0
+
+
+# Other kinds of views.
+
+
+def test_a_blueprint_s_requests_are_limited_at_once(
+    app: Flask, limiter: Limiter, client: FlaskClient, buckets: CountingStore
+) -> None:
+    blueprint = Blueprint("api", __name__)
+    limiter.limit("1 at once")(blueprint)
+    blueprint.get("/")(nested(app))
+    app.register_blueprint(blueprint)
+    assert at_once(client, 2) == [200, 429]
+    assert in_use(buckets) == 0
+
+
+def test_an_async_view_holds_a_slot_while_it_runs(
+    app: Flask, limiter: Limiter, client: FlaskClient, buckets: CountingStore
+) -> None:
+    @app.get("/")
+    @limiter.limit("2 at once")
+    async def view() -> list[int]:
+        with limiter.limit("1 at once", scope="block"):
+            return [in_use(buckets)]
+
+    assert client.get("/").json == [2]
+    assert in_use(buckets) == 0
+
+
+def test_threads_that_share_a_block_s_limit_hold_a_slot_each(
+    app: Flask, limiter: Limiter, buckets: CountingStore
+) -> None:
+    block, together = limiter.limit("3 at once", scope="block"), Barrier(3)
+
+    @app.get("/")
+    def view() -> list[int]:
+        with block:
+            together.wait()
+            held = in_use(buckets)
+            together.wait()
+        return [held]
+
+    with ThreadPoolExecutor(3) as pool:
+        got = [pool.submit(lambda: app.test_client().get("/").json) for _ in range(3)]
+    assert [future.result() for future in got] == [[3]] * 3
+    assert in_use(buckets) == 0
+
+
+def test_of_requests_that_come_together_no_more_are_allowed_than_there_are_slots(
+    app: Flask, limiter: Limiter, buckets: CountingStore
+) -> None:
+    came, answered = Barrier(10), Semaphore(0)
+
+    @app.get("/")
+    @limiter.limit("3 at once")
+    def view() -> str:
+        answered.acquire()
+        return "fine"
+
+    def ask() -> int:
+        came.wait()
+        status = app.test_client().get("/").status_code
+        if status == 429:
+            refused.append(status)
+            if len(refused) == 7:
+                answered.release(3)
+        return status
+
+    refused: list[int] = []
+    with ThreadPoolExecutor(10) as pool:
+        got = [pool.submit(ask) for _ in range(10)]
+    assert sorted(future.result() for future in got) == [200] * 3 + [429] * 7
+    assert in_use(buckets) == 0
 
 
 # What it costs those who do not use it.
