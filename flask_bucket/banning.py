@@ -12,7 +12,8 @@ from .decisions import Charge, Decision, Outcome
 class Banning:
     """The bans of one request: each is checked once, and counts one refusal at most."""
 
-    #: The keys of the bans that were checked. They count later refusals, and are not asked again.
+    #: The keys of the bans that were checked, and are not asked again. They count later refusals.
+    #: A ban of a dry run is asked at each point until it has counted, or would have refused.
     checked: set[str] = field(default_factory=set)
     #: The keys of the bans that have counted a refusal.
     counted: set[str] = field(default_factory=set)
@@ -35,14 +36,11 @@ class Banning:
         return Bill.of([item for item in due if not item[1].shadow], dry)
 
     def held(self, bill: Bill) -> list[Charge]:
-        """Return the bans that were checked before, and may still count a refusal of a bill."""
-        if self.is_banned:
-            return []
+        """Return the bans of a bill that were checked before, and count a refusal of it now."""
         return [
             charge
             for charge, bound in bill.items
-            if charge.kind == "ban" and charge.key in self.checked - self.counted
-            if not bound.shadow
+            if charge.kind == "ban" and charge.key in self.checked
         ]
 
     def note(self, decision: Decision, bill: Bill) -> list[Outcome]:
@@ -51,7 +49,7 @@ class Banning:
         :param bill: the whole one, of which a part may have been due.
         """
         bans = [outcome for outcome in decision.outcomes if outcome.kind == "ban"]
-        self.checked |= {ban.key for ban in bans}
+        self.checked |= {ban.key for ban in bans if not (ban.shadow and ban.allowed)}
         self.counted |= {ban.key for ban in bans if ban.taken}
         enforced = [ban for ban in bans if not ban.shadow]
         self.is_banned |= any(not ban.allowed and not ban.taken for ban in enforced)

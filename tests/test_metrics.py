@@ -116,6 +116,16 @@ def test_bans_of_a_dry_run_are_counted_apart() -> None:
     assert measured.decisions("ban", "index", "shadow-banned") == 2
 
 
+def test_in_an_outage_no_ban_is_counted() -> None:
+    app, _ = make_app(
+        redis="redis://127.0.0.1:1", bans="1/hour for 1 day", application_limits="9/s"
+    )
+    measured = Measured(app)
+    measured.get("/")
+    assert measured.decisions("per-second", "", "degraded") == 1
+    assert measured.decisions("ban", "", "degraded") == 0
+
+
 def test_bans_from_the_cache_are_counted_apart(valkey: Server) -> None:
     app, limiter = make_app(redis=valkey.url, bans="1/hour for 1 day")
     app.add_url_rule("/", "index", limiter.limit("1/minute")(lambda: ""))

@@ -113,8 +113,8 @@ class RefusalStore(WrappingStore):
         else:
             if not decision.degraded:
                 self._remember(charges, decision, returns, sent)
-            if returned := given_back(held):
-                self._forget(returned, returned=True)
+            if held:
+                self._forget(held, returned=True)
         return decision
 
     def settle(self, charges: Sequence[Charge], now: int | None = None) -> None:

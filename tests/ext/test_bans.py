@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -12,11 +12,13 @@ from flask.testing import FlaskClient
 
 from flask_bucket import (
     Ban,
+    Charge,
     ConfigError,
     Decision,
     Limiter,
     MemoryStore,
     Outcome,
+    RateLimitExceeded,
     Rule,
     StoreUnavailable,
     client_banned,
@@ -250,6 +252,37 @@ def test_a_request_that_a_rules_ban_refuses_counts_for_no_other(
     assert [outcome.limit.name for outcome in began] == ["own"]
 
 
+@pytest.mark.parametrize("ban", [None, Ban("1/hour", "1 day", name="second")])
+def test_a_request_that_a_ban_refuses_in_part_counts_for_none(
+    app: Flask, buckets: CountingStore, began: list[Outcome], ban: Ban | None
+) -> None:
+    limiter = Limiter(app, redis=buckets, bans=Ban("9/hour", "1 day", name="everywhere"))
+    first = limiter.limit("1/minute", scope="one", ban=Ban("1/hour", "1 day", name="first"))
+    second = limiter.limit("2/day", scope="two", ban=ban)
+    refusals = []
+
+    @app.get("/")
+    def index() -> str:
+        for block in (first, second):
+            try:
+                with block:
+                    pass
+            except RateLimitExceeded as error:
+                refusals.append(error.decision)
+        return "fine"
+
+    client = app.test_client()
+    statuses(client, "/", 2)  # the second one begins the first ban
+    (everywhere,) = [o for o in refusals[0].outcomes if o.limit.name == "everywhere"]
+    assert (everywhere.taken, everywhere.remaining) == (1, 8)
+    refusals.clear()
+    statuses(client, "/", 2)
+    assert [str(refusal.limit) for refusal in refusals] == ["1/hour", "2/day"] * 2
+    assert [outcome.limit.name for outcome in began] == ["first"]
+    kept = buckets.peek([Charge(everywhere.limit, everywhere.key, 0)]).outcomes[0]
+    assert kept.remaining == 8
+
+
 def test_a_dry_run_limit_counts_for_no_ban_that_is_enforced(
     app: Flask, buckets: CountingStore, began: list[Outcome]
 ) -> None:
@@ -284,13 +317,13 @@ def test_a_ban_may_have_a_key_function_of_its_own(app: Flask, buckets: CountingS
     assert client.get("/other").status_code == 200  # without a key, nothing is counted
 
 
-def test_two_key_functions_for_the_same_network_are_one(
-    app: Flask, buckets: CountingStore, began: list[Outcome]
+@pytest.mark.parametrize("make", [lambda: client_network(24), lambda: request_header("X-Tenant")])
+def test_two_key_functions_for_the_same_part_of_a_request_are_one(
+    app: Flask, buckets: CountingStore, began: list[Outcome], make: Callable[[], Any]
 ) -> None:
-    limiter = Limiter(app, redis=buckets, bans=Ban("1/hour", "1 day", key_func=client_network(24)))
-    limited = limiter.limit("1/minute", key_func=client_network(24))
-    app.add_url_rule("/", "index", limited(answer()))
-    statuses(app.test_client(), "/", 2)
+    limiter = Limiter(app, redis=buckets, bans=Ban("1/hour", "1 day", key_func=make()))
+    app.add_url_rule("/", "index", limiter.limit("1/minute", key_func=make())(answer()))
+    statuses(app.test_client(), "/", 2, headers={"X-Tenant": "ann"})
     assert len(began) == 1
 
 
@@ -499,6 +532,16 @@ def test_a_ban_with_few_tokens_left_binds_nobody(app: Flask, buckets: CountingSt
     assert client.get("/other").headers["X-RateLimit-Remaining"] == "4"
 
 
+def test_the_banned_hear_of_no_limit_in_a_dry_run(app: Flask, buckets: CountingStore) -> None:
+    app.config["BUCKET_HEADERS"] = "ietf"
+    limiter = Limiter(app, redis=buckets, bans="1/hour for 1 day")
+    limits = ["1/minute", Rule("1/day", dry_run=True)]
+    app.add_url_rule("/", "index", limiter.limit(limits)(answer()))
+    client = app.test_client()
+    statuses(client, "/", 2)
+    assert client.get("/").headers["RateLimit"] == f'"per-minute";r=0;t={DAY}'
+
+
 def test_the_problem_of_a_ban_is_abnormal_usage(app: Flask, buckets: CountingStore) -> None:
     app.config["BUCKET_ERROR_FORMAT"] = "problem"
     client = shop(app, buckets, "2/hour for 1 day")
@@ -542,7 +585,7 @@ def test_a_ban_is_signalled_once_when_it_begins(
     client = shop(app, buckets)
     statuses(client, "/", 4)
     (outcome,) = began
-    assert (outcome.kind, outcome.retry_after) == ("ban", DAY)
+    assert (outcome.kind, outcome.retry_after, outcome.cost) == ("ban", DAY, 0)
     assert outcome.key == "bucket:{127.0.0.1}:@limiter:!ban"
     statuses(client, "/other", 9)
     assert len(began) == 1
@@ -586,6 +629,16 @@ def test_the_cache_answers_once_the_client_is_banned(app: Flask, buckets: Counti
         assert response.headers["X-RateLimit-Remaining"] == "0"
         reset = int(response.headers["X-RateLimit-Reset"])
         assert reset == START // 1_000_000 + DAY
+
+
+def test_the_cache_answers_no_refusal_at_a_later_point_that_a_ban_may_count(
+    app: Flask, buckets: CountingStore, began: list[Outcome]
+) -> None:
+    store = WrappingStore(buckets)
+    limiter = Limiter(app, redis=store, bans="4/hour for 1 day", application_limits="9/hour")
+    app.add_url_rule("/", "index", limiter.limit("1/minute")(answer()))
+    statuses(app.test_client(), "/", 5)
+    assert len(began) == 1
 
 
 def test_the_cache_answers_a_ban_that_began_at_a_later_point(
@@ -710,11 +763,45 @@ def test_a_dry_run_counts_a_request_once(app: Flask, buckets: CountingStore) -> 
     limiter = Limiter(app, redis=buckets, bans="9/hour for 1 day", application_limits="1/hour")
     app.add_url_rule("/", "index", limiter.limit("1/minute")(answer()))
     statuses(app.test_client(), "/", 3)
-    ban = Ban("9/hour for 1 day")
-    from flask_bucket import Charge
+    assert refusals_left(buckets) == 7
 
+
+def test_a_dry_run_counts_a_refusal_at_a_later_point(app: Flask, buckets: CountingStore) -> None:
+    app.config["BUCKET_DRY_RUN"] = True
+    limiter = Limiter(app, redis=buckets, bans="9/hour for 1 day", application_limits="9/hour")
+    app.add_url_rule("/", "index", limiter.limit("1/minute")(answer()))
+    statuses(app.test_client(), "/", 3)
+    assert refusals_left(buckets) == 7
+
+
+def refusals_left(buckets: CountingStore) -> int:
+    """Return what is left of 9/hour in a dry run."""
     key = "bucket:{127.0.0.1}:@limiter@dry-run:!ban"
-    assert buckets.peek([Charge(ban.after, key, 0)]).outcomes[0].remaining == 7
+    return buckets.peek([Charge(Ban("9/hour for 1 day").after, key, 0)]).outcomes[0].remaining
+
+
+def test_settling_and_giving_back_concern_no_ban(
+    app: Flask, buckets: CountingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled: list[Charge] = []
+    monkeypatch.setattr(buckets, "settle", lambda charges, now=None: settled.extend(charges))
+    limiter = Limiter(app, redis=buckets, bans="9/hour for 1 day", application_limits="9/hour")
+
+    @app.get("/settle")
+    @limiter.limit("9/minute", cost=2, ban="9/hour for 1 day")
+    def settle() -> str:
+        limiter.settle(1)
+        return "fine"
+
+    @app.get("/back")
+    @limiter.limit("9/minute", deduct_when=lambda response: False, ban="9/hour for 1 day")
+    def back() -> str:
+        return "fine"
+
+    client = app.test_client()
+    client.get("/settle")
+    client.get("/back")
+    assert [(charge.kind, charge.cost) for charge in settled] == [("rate", -1), ("rate", -1)]
 
 
 def test_reset_lifts_a_ban(app: Flask, buckets: CountingStore) -> None:
