@@ -50,6 +50,11 @@ class Body:
             over()
 
 
+def is_streamed(response: Response) -> bool:
+    """Return whether a body is not all there. The files of some servers know their length."""
+    return not response.is_sequence
+
+
 def is_sent_later(response: Response, method: str) -> bool:
     """Return whether a body is still to be streamed once the response is made."""
     status = response.status_code
@@ -57,7 +62,7 @@ def is_sent_later(response: Response, method: str) -> bool:
         return False
     if status >= 300 and response.content_length is not None:
         return False  # Flask makes an iterator of the page of an exception, which is all there
-    return response.is_streamed
+    return is_streamed(response)
 
 
 def with_closing(

@@ -19,7 +19,7 @@ from .answers import (
     with_headers,
 )
 from .bills import Bill, Bills
-from .bodies import with_closing
+from .bodies import is_streamed, with_closing
 from .config import Config
 from .decisions import Charge, Decision
 from .decorators import BlueprintLimit, Decoration, Registry
@@ -244,7 +244,7 @@ class Enforcer:
         # A framework may signal an exception as a crash, and answer it all the same.
         exchange.crashed = exchange.crashed and response.status_code == 500
         self._close(exchange, response)
-        if (exchange.taken or exchange.holdings) and response.is_streamed:
+        if (exchange.taken or exchange.holdings) and is_streamed(response):
             # Its body, and the cost of that, is still to come.
             response = with_closing(response, request.environ, partial(self._close, exchange))
         if exchange.answer is not None and exchange.answer.status_code == response.status_code:

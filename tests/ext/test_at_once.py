@@ -300,7 +300,14 @@ class Unchangeable(FileWrapper):
         super().__setattr__(name, value)
 
 
-@pytest.mark.parametrize("wrapper", [FileWrapper, Unchangeable])
+class Measurable(FileWrapper):
+    """As waitress's, which knows how much of it is left."""
+
+    def __len__(self) -> int:
+        return 4
+
+
+@pytest.mark.parametrize("wrapper", [FileWrapper, Unchangeable, Measurable])
 @pytest.mark.parametrize("headers", [{}, {"Range": "bytes=1-2"}])
 def test_a_file_of_the_server_gives_its_slot_back_when_it_is_closed(
     app: Flask, limiter: Limiter, buckets: CountingStore, wrapper: Any, headers: Any

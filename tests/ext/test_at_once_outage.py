@@ -146,3 +146,31 @@ def test_an_inner_block_whose_answer_was_lost_does_not_free_the_outer_one(lossy:
 
     assert app.test_client().get("/blocks").json == [1]
     assert lossy.held == 0
+
+
+# The stores between.
+
+
+def test_a_refusal_for_want_of_a_slot_is_never_remembered(lossy: Lossy) -> None:
+    client = limited(lossy, "allow", "1 at once").test_client()
+    with client.get("/"):
+        assert statuses(client, "/", 2) == [429, 429]
+    assert client.get("/").status_code == 200
+
+
+def test_a_remembered_refusal_of_a_rate_gives_slots_back(lossy: Lossy) -> None:
+    app = Flask("app")
+    limiter = Limiter(app, redis=lossy, application_limits="9 at once")
+    app.add_url_rule("/", "view", limiter.limit("1/hour")(lambda: "fine"))
+    assert statuses(app.test_client(), "/", 4) == [200, 429, 429, 429]
+    assert lossy.held == 0
+
+
+@pytest.mark.parametrize(("rate", "expected"), [("1000/second", 200), ("1/hour", 429)])
+def test_slots_are_asked_for_beside_leases(lossy: Lossy, rate: str, expected: int) -> None:
+    app = Flask("app")
+    app.config |= {"BUCKET_LEASE": 0.1, "BUCKET_WORKERS": 1}
+    limiter = Limiter(app, redis=lossy, application_limits=[rate, "5 at once"])
+    app.add_url_rule("/", "view", limiter.limit("2 at once")(lambda: "fine"))
+    assert statuses(app.test_client(), "/", 9)[-1] == expected
+    assert lossy.held == 0

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from uuid import uuid4
 
-from flask import Flask, Response, g
+from flask import Flask, Response, g, send_file
 
 from flask_bucket import Limiter, Rule
 
@@ -41,6 +41,12 @@ def view() -> str:
     time.sleep(SECONDS)
     note("ended")
     return "fine"
+
+
+@app.get("/file")
+@limiter.limit(THREE)
+def file() -> Response:
+    return send_file(os.environ["FILE"])
 
 
 @app.get("/stream")

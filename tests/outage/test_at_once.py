@@ -190,13 +190,20 @@ def test_a_killed_worker_costs_its_slots_for_their_time(own_server: Server, tmp_
         assert until_free(own_server, PATIENCE) < 2.5
 
 
+@pytest.mark.parametrize("path", ["/stream", "/file"])
 @pytest.mark.parametrize("kind", WORKERS)
 def test_a_download_that_is_abandoned_frees_its_slot(
-    kind: str, own_server: Server, tmp_path: Path
+    kind: str, path: str, own_server: Server, tmp_path: Path
 ) -> None:
-    with serving(kind, own_server, tmp_path, HOLDS="3600") as served:
+    """A file too: the server sends it with its own means, and more than any socket buffers."""
+    big = tmp_path / "file"
+    with big.open("wb") as file:
+        file.write(b"." * 10)
+        file.truncate(1 << 30)
+    settings = {"HOLDS": "3600", "FILE": str(big)}
+    with serving(kind, own_server, tmp_path, **settings) as served:
         connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=PATIENCE)
-        connection.request("GET", "/stream")
+        connection.request("GET", path)
         response = connection.getresponse()
         assert response.read(10) == b"." * 10
         assert held(own_server) == 1
