@@ -274,7 +274,7 @@ class Enforcer:
         """Give back the slots that no streamed body holds, of a request without an answer too."""
         exchange = exchanges_of(current_request()).by_limiter.get(self.name)
         holdings = None if exchange is None else exchange.holdings
-        if holdings is not None and not holdings.streamed and (left := holdings.give_back()):
+        if holdings is not None and (left := holdings.left()):
             self.store.settle(left)
 
     def _headers(

@@ -9,7 +9,16 @@ from threading import Barrier, Semaphore
 from typing import Any
 
 import pytest
-from flask import Blueprint, Flask, Response, abort, request, send_file, stream_with_context
+from flask import (
+    Blueprint,
+    Flask,
+    Response,
+    abort,
+    copy_current_request_context,
+    request,
+    send_file,
+    stream_with_context,
+)
 from flask.signals import request_tearing_down
 from flask.testing import FlaskClient
 from flask.views import MethodView
@@ -820,6 +829,23 @@ def test_threads_that_share_a_block_s_limit_hold_a_slot_each(
     with ThreadPoolExecutor(3) as pool:
         got = [pool.submit(lambda: app.test_client().get("/").json) for _ in range(3)]
     assert [future.result() for future in got] == [[3]] * 3
+    assert in_use(buckets) == 0
+
+
+@pytest.mark.parametrize("same_thread", [True, False])
+def test_a_thread_with_a_copy_of_the_request_does_not_free_its_slot(
+    app: Flask, limiter: Limiter, client: FlaskClient, buckets: CountingStore, same_thread: bool
+) -> None:
+    @app.get("/")
+    @limiter.limit("1 at once")
+    def view() -> list[int]:
+        work: Any = copy_current_request_context(lambda: in_use(buckets))
+        if same_thread:
+            return [work(), in_use(buckets)]
+        with ThreadPoolExecutor(1) as pool:
+            return [pool.submit(work).result(), in_use(buckets)]
+
+    assert client.get("/").json == [1, 1]
     assert in_use(buckets) == 0
 
 

@@ -82,3 +82,31 @@ def test_a_second_limiter(app: Flask) -> None:
     app.get("/")(limiter.limit("5/second")(other.limit("1/hour")(lambda: "hello")))
     app.test_client().get("/")
     assert is_freed(app, "/", 429)
+
+
+def test_a_request_that_held_a_slot(app: Flask) -> None:
+    limiter = Limiter(app)
+
+    @app.get("/")
+    @limiter.limit("5/second; 5 at once")
+    def view() -> str:
+        with limiter.limit("2 at once", scope="block"):
+            return "hello"
+
+    assert is_freed(app, "/", 200)
+
+
+@pytest.mark.parametrize("passed", [False, True])
+def test_a_request_whose_stream_held_a_slot(app: Flask, passed: bool) -> None:
+    limiter = Limiter(app)
+    view = limiter.limit("5 at once")
+    app.get("/")(view(lambda: Response(iter([b"a", b"b"]), direct_passthrough=passed)))
+    assert is_freed(app, "/", 200)
+
+
+def test_a_request_that_found_no_slot(app: Flask) -> None:
+    limiter = Limiter(app)
+    app.get("/")(limiter.limit("1 at once")(lambda: Response(iter([b"a", b"b"]))))
+    first = app.test_client().get("/")
+    assert is_freed(app, "/", 429)
+    first.close()
