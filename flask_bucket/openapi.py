@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
+from .at_once import AtOnce
+from .bound import BoundRule
 from .enforcing import Enforcer
 from .errors import ConfigError
 from .headers import Headers, examples
@@ -38,13 +40,13 @@ def describe(enforcer: Enforcer, spec: Spec) -> Spec:
     chosen = enforcer.config.headers
     refused = _described(examples(chosen, refused=True), spec)
     allowed = _described(examples(chosen, refused=False), spec)
-    for operation in _limited(enforcer, spec):
+    for operation, has_rates in _limited(enforcer, spec):
         responses = operation.setdefault("responses", {})
         number = next((key for key in responses if str(key) == "429"), "429")
         refusal = responses.setdefault(number, {"description": "Too many requests."})
         _add(refused, refusal)
         for status, response in responses.items():
-            if str(status).startswith("2"):
+            if has_rates and str(status).startswith("2"):
                 _add(allowed, response)
     return spec
 
@@ -69,8 +71,11 @@ def _described(headers: Headers, spec: Spec) -> Spec:
     return described
 
 
-def _limited(enforcer: Enforcer, spec: Spec) -> Iterator[Spec]:
-    """Yield the operations that a limit of the application may refuse."""
+def _limited(enforcer: Enforcer, spec: Spec) -> Iterator[tuple[Spec, bool]]:
+    """Yield the operations that a limit of the application may refuse, and whether a rate may.
+
+    A response that only slots limit has no rate headers, unless it is a refusal.
+    """
     endpoints = {
         (_shape(url.rule), method): url.endpoint
         for url in enforcer.app.url_map.iter_rules()
@@ -83,8 +88,15 @@ def _limited(enforcer: Enforcer, spec: Spec) -> Iterator[Spec]:
                 places = [(_shape(start + path), method.upper()) for start in starts]
                 endpoint = next((endpoints[p] for p in places if p in endpoints), None)
                 plan = enforcer.planner.plan(endpoint, method.upper())
-                if endpoint is not None and not all(bound.shadow for bound in plan.bounds):
-                    yield item[method]
+                enforced = [bound for bound in plan.bounds if not bound.shadow]
+                if endpoint is not None and enforced:
+                    yield item[method], any(map(_has_rates, enforced))
+
+
+def _has_rates(bound: BoundRule) -> bool:
+    if bound.fixed is None:
+        return True  # its function may return some
+    return any(not isinstance(limit, AtOnce) for limit, _ in bound.fixed)
 
 
 def _starts(spec: Spec) -> Iterator[str]:

@@ -15,6 +15,7 @@ from flask import Blueprint, Flask, Response, request
 from flask.views import MethodView
 
 from flask_bucket import (
+    AtOnce,
     Charge,
     Decision,
     Limit,
@@ -40,8 +41,11 @@ Limit(20, 5)
 Limit(capacity=20, refill_rate=Fraction(1, 3), per=Decimal("0.5"), name="search")
 assert_type(Limit.parse("5/second"), Limit)
 assert_type(Limit.parse_many("5/second; 100/hour"), tuple[Limit, ...])
+AtOnce(5)
+AtOnce(5, holds=30, name="exports")
 Limit(20)  # type: ignore[call-overload]
 Limit("5/second", 5)  # type: ignore[call-overload]
+AtOnce("5 at once")  # type: ignore[arg-type]
 Limit.parse(5)  # type: ignore[arg-type]
 
 
@@ -92,6 +96,9 @@ def search() -> str:
 
 
 @app.get("/later")
+@limiter.limit("10/second; 3 at once", holds=30)
+@limiter.limit([AtOnce(5), "5/second"])
+@limiter.limit(lambda: AtOnce(5))
 @limiter.limit(lambda: ["5/second", Limit(20, 5)], methods={"GET"}, error_message="slower")
 async def later() -> str:
     return "found"

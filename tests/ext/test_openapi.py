@@ -41,6 +41,16 @@ def test_a_limited_operation_gets_429_and_the_headers(app: Flask, limiter: Limit
     assert list(responses["200"]["headers"]) == REFUSED[1:]
 
 
+def test_a_response_that_slots_alone_limit_has_no_rate_headers(
+    app: Flask, limiter: Limiter
+) -> None:
+    app.add_url_rule("/export", "export", limiter.limit("2 at once")(answer()))
+    paths = described(app, limiter, {"/export": {"get": {"responses": {"200": {}}}}})
+    responses = paths["/export"]["get"]["responses"]
+    assert list(responses["429"]["headers"]) == REFUSED
+    assert responses["200"] == {}
+
+
 def test_errors_stay_as_they_are(app: Flask, limiter: Limiter) -> None:
     app.add_url_rule("/quote", "quote", limiter.limit("5/second")(answer()))
     paths = described(app, limiter, {"/quote": {"get": {"responses": {"404": {}}}}})
