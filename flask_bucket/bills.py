@@ -65,7 +65,7 @@ def charges_by_hand(
         raise ConfigError(f"{limits!r} is not a limit. Expected a Limit, or a text for one.")
     if isinstance(limits, AtOnce):
         raise ConfigError(
-            f"{limits!r} limits requests, and the call is none: nobody would give its slot back. "
+            f"{limits!r} is for requests: after a call by hand, nobody would give the slot back. "
             "Use limiter.limit(...) in a with statement."
         )
     several = (limits,) if isinstance(limits, Limit) else Limit.parse_many(limits)

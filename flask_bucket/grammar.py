@@ -68,8 +68,8 @@ def read(text: str) -> tuple[int, Fraction, Fraction]:
     match = _TEXT.fullmatch(" ".join(text.split())) if len(text) <= LONGEST_TEXT else None
     if match is None and read_at_once(text) is not None:
         raise ConfigError(
-            "it counts requests at once, and this is the place of a rate. Expected it in a rule, "
-            'such as @limiter.limit("5 at once"), or as a value: AtOnce(5).'
+            "it limits requests at once, and a rate was expected. Write it in a rule, such as "
+            '@limiter.limit("5 at once"), or as the value AtOnce(5).'
         )
     if match is None:
         raise ConfigError(f"{EXPECTED}.")

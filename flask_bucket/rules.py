@@ -139,7 +139,7 @@ class Rule:
         if self.holds is not None and not slots:
             raise ConfigError(
                 f"holds={self.holds!r} goes with a limit on requests at once, such as "
-                f'"5 at once", and {self.rule!r} is none.'
+                f'"5 at once". {self.rule!r} has no such limit.'
             )
         if slots and self.lease:
             raise ConfigError(

@@ -94,7 +94,7 @@ def test_a_name_must_be_one() -> None:
 
 @pytest.mark.parametrize("text", ["5 at once", "10/second; 5 at once"])
 def test_a_rate_is_no_number_at_once(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"place of a rate.*AtOnce\(5\)"):
+    with pytest.raises(ConfigError, match=r"a rate was expected.*AtOnce\(5\)"):
         Limit.parse_many(text)
     with pytest.raises(ConfigError, match="is not a limit"):
         Limit(text)
