@@ -25,7 +25,8 @@ _JUDGED_TOGETHER = "leave it out: all limits at one point are decided together"
 _WHOLE_SECONDS = "leave it out: Retry-After is in whole seconds"
 _BY_ENDPOINT = "leave it out: views are told apart by their endpoint, or by a limit's scope"
 _OWN_NAMES = "set BUCKET_HEADERS = {'limit': 'X-My-Limit'}"
-_META = "see 'Meta limits' in docs/migration.md"
+_BANS = "'20/hour for 1 day'"
+_ON_BREACH = "on_breach, which answers the banned too"
 
 
 def _in_a_rule(limits: str, option: str) -> str:
@@ -48,8 +49,8 @@ ARGUMENTS: Mapping[str, str] = {
     "key_prefix": "set BUCKET_KEY_PREFIX",
     "request_identifier": _BY_ENDPOINT,
     "enabled": "set BUCKET_ENABLED, or assign to limiter.enabled",
-    "meta_limits": _META,
-    "on_meta_breach": _META,
+    "meta_limits": f"write bans={_BANS}",
+    "on_meta_breach": f"write {_ON_BREACH}",
     "auto_check": "leave it out: limits always hold, and BUCKET_ENABLED = False is off",
     "global_limits": "write default_limits",
     **{
@@ -62,7 +63,7 @@ ARGUMENTS: Mapping[str, str] = {
 #: Arguments of its decorators.
 OF_LIMIT: Mapping[str, str] = {
     "limit_value": "write the limit first, as in limiter.limit('5/second')",
-    "meta_limits": _META,
+    "meta_limits": f"write ban={_BANS}",
 }
 
 #: Its configuration keys, without their prefix, and what to set instead.
@@ -89,8 +90,8 @@ KEYS: Mapping[str, str] = {
     "IN_MEMORY_FALLBACK": ARGUMENTS["in_memory_fallback"],
     "IN_MEMORY_FALLBACK_ENABLED": ARGUMENTS["in_memory_fallback"],
     "REQUEST_IDENTIFIER": _BY_ENDPOINT,
-    "META": _META,
-    "ON_META_BREACH_CALLBACK": _META,
+    "META": f"set BUCKET_BANS = {_BANS}",
+    "ON_META_BREACH_CALLBACK": f"write Limiter(app, on_breach=...): {_ON_BREACH}",
     **{
         f"{key}_{option.upper()}": _in_a_rule(limits, option)
         for key, limits in (

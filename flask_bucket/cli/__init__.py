@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from ..errors import ConfigError
+from .bans import ban, bans
 from .clients import reset, show
 from .doctor import doctor
 from .limits import limits
@@ -51,5 +52,5 @@ def bucket() -> None:
     """Inspect rate limits and buckets, and try out limits."""
 
 
-for _command in (limits, doctor, show, reset, top, simulate):
+for _command in (limits, doctor, show, reset, top, bans, ban, simulate):
     bucket.add_command(_command)

@@ -124,6 +124,8 @@ class AppReplay:
                 for passes in enforcer.filters
             ):
                 continue
+            if enforcer.planner.bans:
+                self.evidence.assume(_LEFT_OUT["ban"])
             bill = enforcer.bills.written(self._point(enforcer, target), facts)
             for item in () if bill is None else bill.items:
                 if item[0].kind != "rate":

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 from ..bound import read_numbers
 from ..bucket import Kept, State, refresh, wait
+from ..decisions import Kind
 from ..enforcing import Enforcer
 from ..keys import KIND_MARKS, SCOPE_MARK, KeyParts
 from ..limits import SECOND, Limit
@@ -27,6 +28,7 @@ class Bucket:
     #: Spelled as in its key.
     scope: str
     name: str
+    kind: Kind
     #: None if no rule of the application names it: ``consume`` or an earlier deploy charged it.
     limit: Limit | None
     #: Whether the key says the limit, since a function returned it.
@@ -48,6 +50,11 @@ class Bucket:
         return " ".join(unquote(part) for part in (first, *marks) if part)
 
     @property
+    def is_banned(self) -> bool:
+        """Whether the client is banned."""
+        return self.kind == "ban" and self.tokens < 1
+
+    @property
     def fill(self) -> float:
         """How full it is, from 0 to 1. Without a known limit, it is full unless it is empty."""
         if self.limit is None:
@@ -62,6 +69,7 @@ class Bucket:
             "scope": unquote(self.scope),
             "name": self.name,
             "limit": None if self.limit is None else str(self.limit),
+            "kind": self.kind,
             "from_function": self.from_function,
             "tokens": self.tokens,
             "capacity": None if self.limit is None else self.limit.capacity,
@@ -86,15 +94,17 @@ def server_of(limiter: str, state: Enforcer) -> RedisServer:
     return server
 
 
-def stored(limiter: str, state: Enforcer, client: str | None = None) -> Iterator[Bucket]:
-    """Yield the buckets of a Limiter that are not full, or those of one client.
+def stored(
+    limiter: str, state: Enforcer, client: str | None = None, kind: Kind | None = None
+) -> Iterator[Bucket]:
+    """Yield the buckets of a Limiter that are not full, or those of one client or kind.
 
     :param client: spelled as in its keys.
     """
     server = server_of(limiter, state)
     known = known_limits(state)
     now = server.clock()
-    for key, kept in server.buckets(client):
+    for key, kept in server.buckets(client, kind):
         parts = KeyParts.of(key)
         if parts is not None:
             yield _bucket(limiter, parts, kept, known, now)
@@ -115,6 +125,7 @@ def _bucket(
         client=shown.client,
         scope=parts.scope,
         name=shown.name.removeprefix(KIND_MARKS[parts.kind]),
+        kind=parts.kind,
         limit=limit,
         from_function=returned is not None,
         tokens=tokens,

@@ -131,9 +131,10 @@ def bucket_table(title: str, buckets: list[Bucket], *, with_client: bool) -> Tab
 def _columns(bucket: Bucket) -> tuple[str, ...]:
     if bucket.limit is None:
         return f"{bucket.name} (not a rule's)", f"{bucket.tokens:,}", "?", "?", "?"
+    limit = str(bucket.limit) + (" from a function" if bucket.from_function else "")
     return (
-        str(bucket.limit) + (" from a function" if bucket.from_function else ""),
-        f"{bucket.tokens:,}",
+        f"ban after {limit}" if bucket.kind == "ban" else limit,
+        "banned" if bucket.is_banned else f"{bucket.tokens:,}",
         f"{bucket.limit.capacity:,}",
         "-" if bucket.next_in is None else duration(bucket.next_in),
         duration(bucket.full_in),

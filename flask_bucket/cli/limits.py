@@ -167,6 +167,8 @@ def _conditions(bound: BoundRule, limit: Limit | None) -> Iterator[str]:
         yield f"exempt when {name_of(rule.exempt_when)}"
     if rule.deduct_when is not None:
         yield f"deduct when {name_of(rule.deduct_when)}"
+    if bound.ban is not None:
+        yield f"ban after {bound.ban.ban}"
     if bound.lease:
         never = [limit.name for limit, _ in bound.fixed or () if not bound.lease_of(limit)]
         yield f"lease {bound.lease:g} s" + (f", never for {' and '.join(never)}" if never else "")
@@ -219,6 +221,9 @@ def _print(found: dict[Route, list[InForce]], states: dict[str, Enforcer]) -> No
     if bare:
         click.echo(f"\n{counted(bare, 'route has', 'routes have')} no limit.")
     for name, state in states.items():
+        bans = [str(bound.ban.ban) for bound in state.planner.bans if bound.ban is not None]
+        if bans:
+            click.echo(f"\nThe Limiter {name!r} bans clients after {', and after '.join(bans)}.")
         if not state.config.enabled:
             click.echo(f"\nThe Limiter {name!r} enforces nothing: BUCKET_ENABLED is False.")
 

@@ -60,10 +60,13 @@ def known_limits(state: Enforcer) -> Mapping[str, Limit]:
     """Return the limits that rules name, by the rest of their keys after the client."""
     known: dict[str, Limit] = {}
     plans = [state.planner.plan(route.endpoint, route.method) for route in routes(state.app)]
-    for plan in (*plans, state.planner.plan(None, "GET")):
+    plans.append(state.planner.plan(None, "GET"))
+    for plan in plans:
         for bound in plan.bounds:
             known |= {charge.key: charge.limit for charge in bound.charges("", WithoutRequest())}
-    return known
+    bounds = [bound for plan in plans for bound in plan.bounds]
+    bans = [bound.ban for bound in (*state.planner.bans, *bounds) if bound.ban is not None]
+    return known | {ban.ending: ban.ban.after for ban in bans}
 
 
 def limits_now(bound: BoundRule) -> tuple[Limit, ...] | None:

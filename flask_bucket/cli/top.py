@@ -64,7 +64,7 @@ def emptiest(states: dict[str, Enforcer], count: int) -> list[Bucket]:
         bucket
         for name, state in states.items()
         for bucket in stored(name, state)
-        if bucket.fill < 1 or bucket.limit is None
+        if (bucket.fill < 1 or bucket.limit is None) and bucket.kind != "ban"
     )
     return nsmallest(count, everything, key=lambda b: (b.fill, b.client, b.scope, b.name))
 

@@ -535,7 +535,7 @@ def test_a_ban_with_few_tokens_left_binds_nobody(app: Flask, buckets: CountingSt
 def test_the_banned_hear_of_no_limit_in_a_dry_run(app: Flask, buckets: CountingStore) -> None:
     app.config["BUCKET_HEADERS"] = "ietf"
     limiter = Limiter(app, redis=buckets, bans="1/hour for 1 day")
-    limits = ["1/minute", Rule("1/day", dry_run=True)]
+    limits: list[str | Rule] = ["1/minute", Rule("1/day", dry_run=True)]
     app.add_url_rule("/", "index", limiter.limit(limits)(answer()))
     client = app.test_client()
     statuses(client, "/", 2)

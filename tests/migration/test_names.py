@@ -141,7 +141,6 @@ INTERNAL = {
 @pytest.mark.parametrize("heading", sorted(TABLES.keys() - {"Commands"}))
 def test_only_windows_and_internals_have_no_counterpart(heading: str) -> None:
     without = {name for name, ours in rows(heading).items() if ours == "none"}
-    without = {name for name in without if "meta" not in name.lower()}
     assert without <= WINDOWS | INTERNAL
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from ...bucket import Kept, State
+from ...decisions import Kind
 from ...keys import KeyParts, keys_start
 from ...limits import SECOND
 from ..base import Store, innermost
@@ -81,17 +82,22 @@ class RedisServer:
                 times.append(time.perf_counter() - start)
         return sorted(times)[tries // 2]
 
-    def buckets(self, client: str | None = None) -> Iterator[tuple[str, Kept]]:
+    def buckets(
+        self, client: str | None = None, kind: Kind | None = None
+    ) -> Iterator[tuple[str, Kept]]:
         """Yield what is kept under the store's prefix, with its keys, in no order.
 
         :param client: only this client's, spelled as in its keys.
+        :param kind: only those of this kind.
         """
         with _translated():
-            start = keys_start(self._store.key_prefix, client)
-            for keys in batches(scanning.keys(self._redis, start)):
+            found = scanning.keys(self._redis, keys_start(self._store.key_prefix, client))
+            if kind is not None:
+                found = (key for key in found if _kind(key) == kind)
+            for keys in batches(found):
                 with self._redis.pipeline(transaction=False) as pipe:
                     for key in keys:
-                        if _is_slots(key):
+                        if _kind(key) == "slot":
                             pipe.zrange(key, 0, -1, withscores=True)
                         else:
                             pipe.hmget(key, "tokens", "last_refill", "scale")
@@ -170,9 +176,9 @@ def _now(node: Any) -> int:
     return int(seconds) * SECOND + int(microseconds)
 
 
-def _is_slots(key: str) -> bool:
+def _kind(key: str) -> Kind | None:
     parts = KeyParts.of(key)
-    return parts is not None and parts.kind == "slot"
+    return None if parts is None else parts.kind
 
 
 def _states(keys: Iterable[str], replies: Iterable[Any]) -> Iterator[tuple[str, Kept]]:
@@ -181,7 +187,7 @@ def _states(keys: Iterable[str], replies: Iterable[Any]) -> Iterator[tuple[str, 
             continue  # not a bucket: the limiter says so in the log
         if isinstance(reply, RedisError):
             raise reply
-        if _is_slots(key):
+        if _kind(key) == "slot":
             yield key, {text(who): int(free) for who, free in reply}
             continue
         try:
