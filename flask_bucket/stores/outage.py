@@ -110,7 +110,9 @@ class OutageStore(WrappingStore):
             self._local.settle(self._share(local), now)
         if charges:
             breaker = self._breaker(charges)
-            self._attempt(breaker, partial(self.store.settle, charges, now), lambda _: True)
+            # A slot that nobody holds any more is given back without writing anything.
+            wrote = any(charge.kind != "slot" for charge in charges)
+            self._attempt(breaker, partial(self.store.settle, charges, now), lambda _: wrote)
             if self._levels is not None:
                 self._levels.settle(charges)
 

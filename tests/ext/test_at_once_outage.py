@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 from flask import Flask, Response
 
-from flask_bucket import Charge, Decision, Limiter, MemoryStore, StoreUnavailable
+from flask_bucket import (
+    Charge,
+    Decision,
+    Limiter,
+    MemoryStore,
+    StoreUnavailable,
+    store_recovered,
+)
 from flask_bucket.stores.base import WrappingStore
 from tests.ext.conftest import statuses
 
@@ -18,7 +25,8 @@ class Lossy(WrappingStore):
 
     def __init__(self) -> None:
         super().__init__(MemoryStore(lambda: 0))
-        self.away = self.loses = False
+        self.away = self.loses = self.readonly = False
+        self.settled = 0
         #: Raised in the place of an answer that is lost.
         self.loss: BaseException = StoreUnavailable("lost")
 
@@ -29,7 +37,7 @@ class Lossy(WrappingStore):
         shadow: Sequence[Charge] = (),
         now: int | None = None,
     ) -> Decision:
-        if self.away:
+        if self.away or self.readonly:
             raise StoreUnavailable("away")
         decision = super().take(charges, held, shadow, now)
         if self.loses:
@@ -39,6 +47,7 @@ class Lossy(WrappingStore):
     def settle(self, charges: Sequence[Charge], now: int | None = None) -> None:
         if self.away:
             raise StoreUnavailable("away")
+        self.settled += 1
         super().settle(charges, now)
 
     @property
@@ -120,6 +129,19 @@ def test_a_slot_is_given_back_although_the_call_was_broken_off(lossy: Lossy) -> 
     with pytest.raises(SystemExit):
         app.test_client().get("/")
     assert lossy.held == 0
+
+
+def test_giving_back_what_was_never_held_ends_no_outage(lossy: Lossy) -> None:
+    """A server that takes no writes does that without an error, since there is nothing to write."""
+    app, lossy.readonly = limited(lossy, "allow"), True
+    told: list[str] = []
+
+    def note(sender: Flask, **_: Any) -> None:
+        told.append("recovered")
+
+    with store_recovered.connected_to(note, app), app.test_client().get("/"):
+        pass
+    assert (lossy.settled, told) == (1, [])
 
 
 def test_a_slot_that_cannot_be_given_back_is_no_error(lossy: Lossy) -> None:
