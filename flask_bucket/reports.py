@@ -54,7 +54,7 @@ class Reports:
         if logger.isEnabledFor(logging.INFO):
             # Endpoints are the application's words, and keys are spelled: both can be printed.
             endpoint = request.endpoint or "no endpoint"
-            logger.info("Refused by %s at %s: %s", outcome.limit, endpoint, outcome.key)
+            logger.info("Refused by %s at %s: %s", _named(outcome), endpoint, outcome.key)
 
     def banned(self, outcomes: Iterable[Outcome]) -> None:
         """Tell of bans that begin: in a signal each, and at most once a second in the log."""
@@ -70,7 +70,7 @@ class Reports:
     def _dry_run(self, decision: Decision) -> None:
         """Tell what dry-run limits would have refused: in a signal, and at most once a second
         in the log."""
-        refused = [o.limit for o in decision.outcomes if o.shadow and not o.allowed]
+        refused = [o for o in decision.outcomes if o.shadow and not o.allowed]
         if not refused:
             return
         if decision.allowed:  # else the refusal sends the signal
@@ -78,10 +78,15 @@ class Reports:
         now = time.monotonic()
         if now - self._dry_run_logged >= 1:
             self._dry_run_logged = now
-            names = " and ".join(map(str, refused))
+            names = " and ".join(map(_named, refused))
             logger.warning("Dry run: %s would have refused a request.", names)
 
     def _low(self, outcomes: Sequence[Outcome]) -> None:
         """Send a signal for each bucket that has fallen low."""
         for outcome in outcomes:
             limit_low.send(self._app, limiter=self._limiter, outcome=outcome)
+
+
+def _named(outcome: Outcome) -> str:
+    """Name what refused, for people."""
+    return f"a ban after {outcome.limit}" if outcome.kind == "ban" else str(outcome.limit)

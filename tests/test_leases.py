@@ -458,3 +458,41 @@ def test_all_tokens_are_noted(world: World) -> None:
     assert world.notes["spent"] >= 10
     assert world.notes["returned"] == world.notes["leased"] - world.notes["spent"]
     assert world.in_bucket() == 799
+
+
+BAN = "bucket:{c}:@limiter:!ban"
+
+
+def ban() -> Charge:
+    return Charge(Limit.parse("1/hour"), BAN, 0, kind="ban", lasts=SECOND)
+
+
+def test_a_ban_is_asked_for_although_tokens_are_held(world: World) -> None:
+    world.warm()
+    assert world.take(hot(), ban()).leased
+    assert world.store.takes[-1] == [ban()]
+
+
+def test_a_request_that_a_ban_refuses_spends_nothing_of_a_lease(world: World) -> None:
+    world.warm()
+    world.wait(LEASE / 2)
+    world.take(hot())
+    before = world.notes["spent"]
+    world.memory.take([ban().refusal()], [ban()])
+    decision = world.take(hot(), ban())
+    assert not decision
+    assert [outcome.kind for outcome in decision.outcomes if not outcome.allowed] == ["ban"]
+    assert world.notes["spent"] == before
+    world.workers[0].close()
+    assert world.memory.peek([Charge(HOT, KEY, 0)]).outcomes[0].remaining >= HOT.capacity - 21
+
+
+def test_a_refusal_that_a_lease_remembers_gives_back_no_ban(world: World) -> None:
+    world.warm()
+    world.memory.settle([hot(2 * HOT.capacity)])
+    world.wait(LEASE)
+    assert not world.take(hot())
+    calls = len(world.store.takes)
+    assert world.take(hot(), held=[ban()]).cached
+    assert world.store.settled == []
+    assert len(world.store.takes) == calls

@@ -5,6 +5,7 @@ Each ``type: ignore`` marks a mistake that mypy must find: it reports those that
 
 from __future__ import annotations
 
+from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import assert_type
@@ -16,6 +17,7 @@ from flask.views import MethodView
 
 from flask_bucket import (
     AtOnce,
+    Ban,
     Charge,
     Decision,
     Limit,
@@ -156,6 +158,16 @@ def slow_down(error: RateLimitExceeded) -> tuple[dict[str, object], int]:
     assert_type(error.decision, Decision)
     return {"limit": str(error.limit), "wait": error.retry_after}, 429
 
+
+# Bans.
+
+Limiter(app, name="a", bans="20/hour for 1 day")
+Limiter(app, name="b", bans=["20/hour for 1 day", Ban("5/minute", 90, name="short")])
+Limiter(app, name="c", bans=Ban(Limit(20, 1), timedelta(days=1), key_func=lambda: "all"))
+limiter.limit("5/minute", ban=Ban("3/hour", "1 day", key_func=client_address))
+limiter.limit("5/minute", ban="3/hour for 1 day")
+limiter.limit("5/minute", ban=20)  # type: ignore[arg-type]
+assert_type(Rule("5/minute", ban="3/hour for 1 day").ban, Ban | str | None)
 
 # By hand.
 

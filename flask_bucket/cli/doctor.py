@@ -20,6 +20,7 @@ from .app_checks import (
     workers_in,
 )
 from .at_once_checks import at_once_checks, timeout_in
+from .ban_checks import ban_checks
 from .findings import Finding
 from .layout import Table
 from .lease_checks import lease_checks
@@ -72,6 +73,7 @@ def findings(states: Mapping[str, Enforcer], workers: int, behind_proxy: bool) -
         yield from _about(name, limit_checks(state))
         yield from _about(name, lease_checks(state))
         yield from _about(name, at_once_checks(state, timeout_in(os.environ)))
+        yield from _about(name, ban_checks(state))
         yield from _about(name, method_checks(state))
         yield from _about(name, hook_checks(state))
         yield from _about(name, header_checks(state))

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from flask_bucket import Ban, Limiter, request_header
-from tests.cli.conftest import get, run_in
+from flask_bucket import Ban, Limiter, Rule, request_header
+from tests.cli.conftest import codes, examine, get, run_in
 from tests.servers import Server
 
 DAY = 86_400
@@ -172,3 +172,19 @@ def test_a_simulation_leaves_bans_out_and_says_so(app: Flask, write_log: Any) ->
     out = run_in(app)("simulate", write_log(*lines)).out
     assert "1 allowed, 8 refused" in out
     assert "bans are left out" in out
+
+
+def test_the_doctor_finds_a_ban_that_counts_nothing(valkey: Server) -> None:
+    app = make(valkey, Ban("2/hour", "1 day", key_func=request_header("X-API-Key")))
+    assert "FB601" in codes(examine(app))
+    assert "FB601" not in codes(examine(make(valkey)))
+
+
+@pytest.mark.parametrize(("bans", "found"), [("2/hour for 1 day", True), ((), False)])
+def test_the_doctor_finds_leases_that_bans_make_useless(
+    valkey: Server, bans: Any, found: bool
+) -> None:
+    app = Flask(__name__)
+    app.config.update(BUCKET_REDIS_URL=valkey.url, BUCKET_WORKERS=2)
+    Limiter(app, bans=bans, application_limits=Rule("5000/second", lease=0.1))
+    assert ("FB602" in codes(examine(app))) is found

@@ -605,6 +605,18 @@ def test_the_log_tells_of_bans_at_most_once_a_second(
     ]
 
 
+def test_the_log_of_refusals_tells_bans_from_limits(
+    app: Flask, buckets: CountingStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "flask_bucket")
+    client = shop(app, buckets, "1/hour for 1 day")
+    statuses(client, "/", 2)
+    caplog.clear()
+    client.get("/other")
+    key = "bucket:{127.0.0.1}:@limiter:!ban"
+    assert caplog.messages == [f"Refused by a ban after 1/hour at other: {key}"]
+
+
 # The refusal cache, outages, dry runs, resets.
 
 
@@ -755,7 +767,7 @@ def test_a_dry_run_counts_in_buckets_of_its_own_and_refuses_nothing(
         "bucket:{127.0.0.1}:@limiter@dry-run:!ban"
     }
     assert began == []
-    assert "would have refused" in caplog.text
+    assert "Dry run: 1/minute would have refused a request." in caplog.text
 
 
 def test_a_dry_run_counts_a_request_once(app: Flask, buckets: CountingStore) -> None:
