@@ -208,7 +208,8 @@ def rules_of(source: Any, **options: Any) -> tuple[Rule, ...]:
     parts = source if isinstance(source, (list, tuple)) else [source]
     if not any(isinstance(part, Rule) for part in parts):
         return (Rule(source, **options),)
-    if given := _options_of(Rule("1/second", **options)):
+    defaults = {f.name: f.default for f in fields(Rule)}
+    if given := [name for name, value in options.items() if value is not defaults[name]]:
         raise ConfigError(
             f"A Rule is complete. Give {', '.join(given)} where it is made, not to limit() as "
             f"well: given was {source!r}."

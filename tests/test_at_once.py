@@ -11,6 +11,7 @@ import pytest
 from flask_bucket import AtOnce, ConfigError, Limit, Rule
 from flask_bucket.at_once import parse_many
 from flask_bucket.bound import read_numbers
+from flask_bucket.rules import rules_of
 
 
 def test_a_number_at_once_has_slots_that_are_free_after_a_minute() -> None:
@@ -127,6 +128,11 @@ def test_a_rule_says_how_long_its_slots_are_held() -> None:
 def test_options_that_do_not_go_with_requests_at_once_are_errors(rule: Any, options: Any) -> None:
     with pytest.raises(ConfigError, match=next(iter(options))):
         Rule(rule, **options)
+
+
+def test_a_rule_is_not_given_another_time_where_it_is_used() -> None:
+    with pytest.raises(ConfigError, match=r"A Rule is complete\. Give holds where it is made"):
+        rules_of(Rule("5 at once"), holds=30)
 
 
 def test_beside_a_rate_the_options_of_tokens_concern_the_rate() -> None:
