@@ -528,6 +528,27 @@ def test_the_local_policy_counts_dry_run_limits(fickle: Fickle, clock: Clock) ->
     assert all(decision.outcomes[0].shadow for decision in decisions)
 
 
+def ban() -> Charge:
+    return Charge(Limit.parse("2/day"), "bucket:{alice}:@limiter:!ban", 0, kind="ban", lasts=DAY)
+
+
+@pytest.mark.parametrize("place", ["charges", "held", "shadow"])
+def test_the_local_policy_counts_for_bans_in_full(fickle: Fickle, clock: Clock, place: str) -> None:
+    """Each worker sees its own refusals, and bans after as many as the ban says."""
+    store = OutageStore(fickle, "local", local_share=0.5, clock=clock)
+    fickle.error = StoreUnavailable("dead")
+    refused = replace(CHARGE, cost=11, counts_for=(ban().key,))
+    bans = {place: [ban()]}
+    for begins in (False, True):
+        dry = [refused] if place == "shadow" else []
+        asked = [*bans.get("charges", []), *([] if dry else [refused])]
+        shadow = [*dry, *bans.get("shadow", [])]
+        decision = store.take(asked, bans.get("held", []), shadow, now=DAY)
+        (told,) = [outcome for outcome in decision.outcomes if outcome.kind == "ban"]
+        assert (told.taken, told.allowed, told.taken_from) == (1, not begins, "local")
+        assert told.retry_after == (86_400 if begins else 0)
+
+
 def test_signals_are_sent_once_an_outage(own_server: Server) -> None:
     sent: list[str] = []
 

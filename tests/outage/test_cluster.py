@@ -15,9 +15,11 @@ from typing import Any
 import fakeredis
 import pytest
 import redis
+from flask import Flask
 from redis.exceptions import TryAgainError
 
-from flask_bucket.decisions import Charge, Decision
+from flask_bucket import Ban, Limiter, client_banned
+from flask_bucket.decisions import Charge, Decision, Outcome
 from flask_bucket.errors import StoreUnavailable
 from flask_bucket.limits import Limit
 from flask_bucket.stores.memory import MemoryStore
@@ -438,3 +440,47 @@ def test_a_fork_beside_busy_threads_has_connections_of_its_own(
             over.set()
 
     at_once(fork, *(partial(load, client) for client in "abcd"))
+
+
+def test_bans_of_an_application_count_where_they_share_no_slot(
+    cluster: Cluster, store: RedisStore
+) -> None:
+    """The limit is by address, its ban by tenant, and the Limiter's ban by address."""
+    app, began = Flask("app"), list[str]()
+    tenant = served_by(cluster, 1)
+    limiter = Limiter(app, redis=store, bans=Ban("3/day", "1 week", name="everywhere"))
+    ban = Ban("2/day", "1 day", key_func=lambda: tenant, name="own")
+    app.add_url_rule("/", "index", limiter.limit("1/day", ban=ban)(lambda: "fine"))
+    app.add_url_rule("/other", "other", limiter.limit("9/day")(lambda: "fine"))
+
+    def note(sender: Flask, outcome: Outcome, **_: object) -> None:
+        began.append(outcome.limit.name)
+
+    def ask(path: str) -> tuple[int, str | None]:
+        environ = {"REMOTE_ADDR": address}
+        response = app.test_client().get(path, environ_base=environ)
+        return response.status_code, response.headers.get("Retry-After")
+
+    address = next(f"10.0.0.{n}" for n in range(100) if slot(f"{{10.0.0.{n}}}") < 5_000)
+    with client_banned.connected_to(note):
+        assert ask("/") == (200, None)
+        assert ask("/")[0] == 429
+        assert began == []
+        assert ask("/")[0] == 429  # begins the rule's ban
+        assert began == ["own"]
+        assert ask("/")[0] == 429  # counts for none
+        assert ask("/other") == (200, None)
+    address = next(f"10.0.1.{n}" for n in range(100) if slot(f"{{10.0.1.{n}}}") > 12_000)
+    status, wait = ask("/")
+    assert (status, int(wait or 0) > 86_000) == (429, True)  # the tenant is banned at any address
+    limiter_bans = [key for key in everything(cluster) if key.endswith(":@limiter:!everywhere")]
+    assert len(limiter_bans) == 1  # of the first address, with two refusals counted
+
+
+def everything(cluster: Cluster) -> list[str]:
+    """Return all keys."""
+    keys: list[str] = []
+    for node in cluster.primaries:
+        with node.client() as client:
+            keys += [key.decode() for key in client.scan_iter()]
+    return keys
