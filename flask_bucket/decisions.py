@@ -125,6 +125,7 @@ class Outcome:
     #: True for a dry-run limit, which is reported but refuses nothing.
     shadow: bool = False
     taken_from: TakenFrom = "store"
+    #: ``"rate"``; ``"ban"`` if the bucket counts refusals; ``"slot"`` for requests at once.
     kind: Kind = "rate"
     #: Tokens that were taken: more than the cost if the charge was one *up to* a maximum. Of a
     #: slot, 1 unless its member held one already. Of a ban, 1 if it counted the refusal; then it

@@ -138,18 +138,19 @@ class RefusalStore(WrappingStore):
 
         If a ban may count it, only a ban that has begun is an answer.
         """
-        clock, now, refusals = self._clock(), 0, []
+        clock, now, refusals, counts = self._clock(), 0, [], False
         with self._lock:
             for charge in charges:
+                counts = counts or charge.kind == "ban"
                 refusal = self._refusals.get(charge.key)
                 if refusal is not None and refusal.holds(charge, clock):
                     refusals.append(refusal)
                     now = max(now, refusal.store_time(clock))
         if not refusals:
             return None
-        if any(charge.kind == "ban" for charge in (*charges, *held, *shadow)) and not any(
-            refusal.outcome.kind == "ban" for refusal in refusals
-        ):
+        if held or shadow:
+            counts = counts or any(charge.kind == "ban" for charge in (*held, *shadow))
+        if counts and not any(refusal.outcome.kind == "ban" for refusal in refusals):
             return None
         return Decision.of(tuple([r.repeated(now) for r in refusals]), now, cached=True)
 

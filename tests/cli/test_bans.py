@@ -74,6 +74,14 @@ def test_a_ban_by_hand_replaces_one_that_goes_on(app: Flask) -> None:
         assert seconds - 10 < banned["over_in"] <= seconds
 
 
+def test_a_ban_by_hand_is_counted_in_the_ticks_of_the_configured_one(valkey: Server) -> None:
+    """In finer ones, a debt of a day would be more than the script counts."""
+    app = make(valkey, "1000003/second burst 5 for 1 year")
+    run_in(app)("ban", ME, "--for", "1 day")
+    (banned,) = run_in(app)("bans", "--json").data["bans"]
+    assert DAY - 10 < banned["over_in"] <= DAY
+
+
 def test_without_a_time_it_lasts_as_the_ban_says(app: Flask) -> None:
     (told,) = run_in(app)("ban", ME, "--json").data["bans"]
     assert told["limiter"] == "bucket"
