@@ -151,7 +151,9 @@ def hook_checks(state: Enforcer) -> Iterator[Finding]:
         inherited = (
             [b for b in point.bounds if b.source in ("application", "default")] if point else []
         )
-        functions = [b.key_func for b in inherited if not is_independent_of_hooks(b.key_func)]
+        asking = [bound.key_func for bound in inherited]
+        asking += [b.ban.key_func for b in (point.bans if point else ()) if b.ban is not None]
+        functions = [function for function in asking if not is_independent_of_hooks(function)]
         hooks = _hooks_after(state, route.endpoint) if functions else []
         if hooks:
             asked |= dict.fromkeys(map(name_of, functions))
@@ -160,8 +162,8 @@ def hook_checks(state: Enforcer) -> Iterator[Finding]:
         yield Finding(
             "FB305",
             "note",
-            f"Application and default limits ask {', '.join(asked)} for the client before these "
-            f"hooks run: {', '.join(later)}.",
+            f"Application and default limits, and bans, ask {', '.join(asked)} for the client "
+            f"before these hooks run: {', '.join(later)}.",
             "If the key depends on what a hook sets, register the hook before Limiter(app), or "
             "limit the blueprint after its hook.",
         )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from flask import Flask
+from flask import Flask, g
 
 from flask_bucket import Ban, Limiter, Rule, request_header
 from tests.cli.conftest import codes, examine, get, run_in
@@ -196,3 +196,22 @@ def test_the_doctor_finds_leases_that_bans_make_useless(
     app.config.update(BUCKET_REDIS_URL=valkey.url, BUCKET_WORKERS=2)
     Limiter(app, bans=bans, application_limits=Rule("5000/second", lease=0.1))
     assert ("FB602" in codes(examine(app))) is found
+
+
+def test_the_doctor_names_hooks_that_run_after_a_ban_asks_for_its_client(valkey: Server) -> None:
+    app = Flask(__name__, static_folder=None)
+    app.config["BUCKET_REDIS_URL"] = valkey.url
+
+    def user() -> str | None:
+        return g.get("user")
+
+    Limiter(app, bans=Ban("2/hour", "1 day", key_func=user), application_limits="5/second")
+
+    @app.before_request
+    def log_in() -> None:
+        g.user = "ann"
+
+    app.add_url_rule("/", "index", lambda: "fine")
+    (finding,) = [f for f in examine(app).data["findings"] if f["code"] == "FB305"]
+    assert "user for the client before these hooks run: " in finding["what"]
+    assert "log_in" in finding["what"]
