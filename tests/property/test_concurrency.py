@@ -19,7 +19,7 @@ from tests.property.profiles import is_long
 from tests.servers import Server
 
 #: Workers need a second to start; the rest is spent taking.
-SECONDS = 10.0 if is_long() else 2.0
+SECONDS = 10.0 if is_long() else 1.0
 
 
 def most(seconds: float) -> float:
