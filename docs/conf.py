@@ -53,7 +53,7 @@ from flask_bucket.testing import *
 # Types of other projects, and names that are of use inside this one only.
 nitpick_ignore_regex = [
     (r"py:.*", r"(flask|werkzeug|redis|blinker|prometheus_client|opentelemetry)\..*"),
-    (r"py:.*", r"(collections\.abc|typing|fractions|decimal|contextlib|uuid)\..*"),
+    (r"py:.*", r"(collections\.abc|typing|fractions|decimal|contextlib|datetime|uuid)\..*"),
     # Described at the top of api.md.
     (
         r"py:.*",
