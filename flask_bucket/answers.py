@@ -10,7 +10,7 @@ from datetime import datetime
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from flask import Response
+from flask import Flask, Response
 from werkzeug.datastructures import Headers
 from werkzeug.exceptions import HTTPException, ServiceUnavailable, TooManyRequests
 from werkzeug.routing.exceptions import RoutingException
@@ -186,6 +186,14 @@ class BreachAnswered(RoutingException, HTTPException):
         super().__init__(response=answer)
         self.answer = answer
         self.code = answer.status_code
+
+    @classmethod
+    def by(cls, app: Flask, answer: Any) -> BreachAnswered:
+        """Make a response of what ``on_breach`` returned."""
+        response = app.make_response(answer)
+        if isinstance(answer, (str, bytes, dict, list)):
+            response.status_code = 429  # a body alone says nothing about the status
+        return cls(response)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         _drop_traceback(self)

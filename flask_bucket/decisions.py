@@ -1,6 +1,6 @@
 """Charge, Outcome, Decision: what a store is asked, and what it answers.
 
-This is the only place where the integers of the arithmetic are rounded for people.
+Here the integers of the arithmetic become whole tokens and seconds.
 """
 
 from __future__ import annotations
@@ -181,7 +181,8 @@ class Outcome:
 class Decision:
     """Whether a request may go on, and everything its client should hear.
 
-    A decision is as true as it is allowed, so compare an optional one with ``is not None``.
+    ``bool(decision)`` is ``decision.allowed``. To ask whether there is a decision, compare with
+    None.
     """
 
     allowed: bool

@@ -1,4 +1,4 @@
-"""Enforcer: one Limiter in one application. Its methods are the way of a request, in order."""
+"""Enforcer: one Limiter in one application. Its methods follow a request from start to end."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Enforcer:
     """Enforces the limits of one Limiter in one application.
 
     :param limiter: the Limiter, for those who receive its signals.
-    :param registry: everything that was said through it.
+    :param registry: the limits, exemptions and filters that were registered on it.
     :raises ConfigError: for a setting of the application that cannot be used.
     """
 
@@ -61,17 +61,16 @@ class Enforcer:
         )
         self._reports = Reports(app, limiter)
         self._styles = styles(config.headers)
-        #: Whether limits hold in this application alone, as a test may say.
+        #: Whether limits hold in this application, as a test may say.
         self.enabled: bool | None = None
         self._registry = registry
         self._first_seen = False
         #: Whether requests are watched to their end, since some of them hold slots.
         self._watches_ends = False
-        hook = self.before_view
-        self.planner = Planner(app, registry, config, hook)
+        self.planner = Planner(app, registry, config, hook := self.before_view)
         app.before_request(hook)
         app.after_request(self.after_view)
-        # Flask answers it anyway, but for TRAP_HTTP_EXCEPTIONS, which Connexion sets.
+        # Needed under TRAP_HTTP_EXCEPTIONS, which Connexion sets. Else Flask answers it itself.
         app.register_error_handler(BreachAnswered, lambda error: error.answer)
         got_request_exception.connect(self._note_exception, app)
 
@@ -89,7 +88,7 @@ class Enforcer:
     # Before the view.
 
     def before_view(self) -> None:
-        """Charge application and default limits, and those that follow without another hook."""
+        """Charge application and default limits, and those of blueprints whose hooks come next."""
         exchange = self._exchange() if self.is_on else None
         if exchange is None:
             return
@@ -110,8 +109,8 @@ class Enforcer:
     def at_decorator(self, decoration: Decoration) -> HTTPException | None:
         """Charge a decorated function where it is called.
 
-        :returns: the answer of an error handler that is refused. Flask would make a 500 of an
-            exception that is raised there.
+        :returns: the refusal, if the function is an error handler: Flask would make a 500 of an
+            exception that is raised there. Else None.
         """
         exchange = self._exchange() if self.is_on else None
         if exchange is None:
@@ -120,8 +119,9 @@ class Enforcer:
         if point is not None:
             self._charge(exchange, point)
             return None
+        point = self.planner.unplanned(decoration, request.endpoint, request.method)
         try:
-            self._charge(exchange, self.planner.stray(decoration, request.endpoint, request.method))
+            self._charge(exchange, point)
         except HTTPException as refusal:
             if not handles_errors(self.app, decoration):
                 raise
@@ -154,7 +154,7 @@ class Enforcer:
         exchange = exchanges.by_limiter.get(self.name)
         if exchange is None:
             exchange = exchanges.by_limiter[self.name] = self._begin(req, exchanges)
-        elif exchange.plan.method != req.method:  # a hook may override it, for a header
+        elif exchange.plan.method != req.method:  # changed by a hook
             exchange.plan = self.planner.plan(req.endpoint, req.method)
         return None if exchange.filtered else exchange
 
@@ -204,10 +204,7 @@ class Enforcer:
         on_breach = bound.on_breach or self._registry.on_breach
         answer = None if on_breach is None else on_breach(decision)
         if answer is not None:
-            response = self.app.make_response(answer)
-            if isinstance(answer, (str, bytes, dict, list)):
-                response.status_code = 429  # a body alone says nothing about the status
-            return BreachAnswered(response)
+            return BreachAnswered.by(self.app, answer)
         message = bound.error_message
         message = message() if callable(message) else message
         text = None if message is None else str(message)  # a translation may be a lazy text
@@ -241,19 +238,19 @@ class Enforcer:
         exchange = exchanges.by_limiter.get(self.name)
         if exchange is None or exchange.decision is None:
             return response
-        # A framework may signal an exception as a crash, and answer it all the same.
+        # A framework may signal an exception and answer normally. Only a 500 is a crash.
         exchange.crashed = exchange.crashed and response.status_code == 500
-        self._close(exchange, response)
+        self._settle(exchange, response)
         if (exchange.taken or exchange.holdings) and is_streamed(response):
             # Its body, and the cost of that, is still to come.
-            response = with_closing(response, request.environ, partial(self._close, exchange))
+            response = with_closing(response, request.environ, partial(self._settle, exchange))
         if exchange.answer is not None and exchange.answer.status_code == response.status_code:
             response = in_place_of(response, exchange.answer)
-        decision = exchange.told(response)
+        decision = exchange.decision_for_headers(response)
         written = [] if decision is None else self._headers(exchanges, decision, response)
         return with_headers(response, written) if written else response
 
-    def _close(self, exchange: Exchange, response: Response | None = None) -> None:
+    def _settle(self, exchange: Exchange, response: Response | None = None) -> None:
         """Settle what is known, and give back slots: after the view, and after a streamed body."""
         charges = exchange.settlement(response)
         if charges:

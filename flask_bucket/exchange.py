@@ -106,7 +106,7 @@ class Exchange:
         self.taken += items
         self.returns = self.returns or bill.returns
 
-    def told(self, response: Response) -> Decision | None:
+    def decision_for_headers(self, response: Response) -> Decision | None:
         """Return the decision that a response's headers tell.
 
         If the view went on after a refusal within it, that is the decision before it.

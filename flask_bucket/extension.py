@@ -19,29 +19,14 @@ from .bans import Ban, make_bans
 from .bills import charges_by_hand, client_by_hand
 from .clients import client_address
 from .decisions import Decision
-from .decorators import (
-    BlueprintLimit,
-    Decoration,
-    Exemption,
-    LimitDecorator,
-    Registry,
-    Target,
-)
+from .decorators import BlueprintLimit, Decoration, Exemption, LimitDecorator, Registry, Target
 from .enforcing import Enforcer
 from .exchange import Exchange, current_request, exchanges_of
 from .functions import checked_function, is_application, plain
 from .keys import checked_name
 from .limits import Limit, Number
 from .openapi import describe
-from .rules import (
-    Breach,
-    Key,
-    Rule,
-    checked_cost,
-    checked_scope,
-    make_rules,
-    rules_of,
-)
+from .rules import Breach, Key, Rule, checked_cost, checked_scope, make_rules, rules_of
 from .sources import RuleSource
 from .status import status_view_of
 from .stores.breaker import Health
@@ -118,36 +103,12 @@ class Limiter:
     def init_app(self, app: Flask) -> None:
         """Limit an application, as its configuration says. Connects to nothing yet.
 
-        Each key can be set in the environment by ``app.config.from_prefixed_env()``, with
-        ``FLASK_`` before it; a key that is set wins over the constructor's argument.
-
-        ========================= ================ ==============================================
-        BUCKET_ENABLED            True             False: no hook does anything
-        BUCKET_REDIS_URL          None             where the buckets are; unset: in this process
-        BUCKET_REDIS_OPTIONS      {}               further arguments for redis-py's connections
-        BUCKET_KEY_PREFIX         "bucket"         what every key begins with
-        BUCKET_KEY_SECRET         None             store clients only as digests keyed with this
-        BUCKET_DEFAULT_LIMITS     ()               limits of endpoints without their own
-        BUCKET_APPLICATION_LIMITS ()               limits over the whole application
-        BUCKET_BANS               ()               bans of clients that go on after being refused
-        BUCKET_EXEMPT_METHODS     ("OPTIONS",)     free of all limits but those on views
-        BUCKET_IPV6_PREFIX        64               leading bits of an IPv6 address in a client
-        BUCKET_TIMEOUT            0.1              seconds that a call to Redis may take, in all
-        BUCKET_CONNECT_TIMEOUT    2.0              seconds to make a connection, beside requests
-        BUCKET_MAX_CONNECTIONS    50               in each process
-        BUCKET_ON_ERROR           "allow"          during an outage: allow, deny, local
-        BUCKET_RECOVERY_INTERVAL  1.0              seconds between tries during an outage
-        BUCKET_LOCAL_SHARE        1.0              part of each limit a worker grants when local
-        BUCKET_REFUSAL_CACHE      10000            refusals remembered in each process; 0: none
-        BUCKET_HEADERS            ("x-ratelimit",) x-ratelimit, ietf; or a mapping of names
-        BUCKET_ERROR_FORMAT       "json"           body of a refusal: json, problem
-        BUCKET_DRY_RUN            False            report what limits would refuse, refuse nothing
-        BUCKET_LEASE              0                seconds for which workers take tokens ahead
-        BUCKET_WORKERS            None             all workers; unset: WEB_CONCURRENCY's number
-        ========================= ================ ==============================================
+        docs/configuration.md lists the keys. Each can be set in the environment by
+        ``app.config.from_prefixed_env()``, with ``FLASK_`` before it; a key that is set wins over
+        the constructor's argument.
 
         :raises ConfigError: for a value that is not one, and for a ``BUCKET_`` key that resembles
-            one of these or is Flask-Limiter's, renamed. Other keys are the application's.
+            one of ours or is Flask-Limiter's, renamed. Other keys are the application's.
         :raises RuntimeError: if the application has a Limiter of this name already, or has
             handled a request, so that it takes no more hooks.
         """

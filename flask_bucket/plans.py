@@ -102,7 +102,7 @@ class Planner:
         self.bans = _present(self._bind(rules, "application", OF_LIMITER, None, "GET"))
         self._version = registry.version
         self._plans: dict[tuple[str | None, str], Plan] = {}
-        self._strays: WeakKeyDictionary[Decoration, dict[tuple[str | None, str], Point]] = (
+        self._unplanned: WeakKeyDictionary[Decoration, dict[tuple[str | None, str], Point]] = (
             WeakKeyDictionary()
         )
 
@@ -118,10 +118,10 @@ class Planner:
             plan = self._plans[endpoint, method] = self._make(endpoint, view, method)
         return plan
 
-    def stray(self, decoration: Decoration, endpoint: str | None, method: str) -> Point:
-        """Return the point of a decorated function that the view, or its class, calls."""
+    def unplanned(self, decoration: Decoration, endpoint: str | None, method: str) -> Point:
+        """Return the point of a decorated function that is called by the view or its class."""
         method = self._known(endpoint, method)
-        known = self._strays.setdefault(decoration, {})
+        known = self._unplanned.setdefault(decoration, {})
         if (endpoint, method) not in known:
             function = decoration.function
             mark = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '')}"

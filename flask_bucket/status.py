@@ -45,7 +45,7 @@ def status_view_of(name: str) -> Callable[[], Response]:
 
 
 class _Asked(Facts):
-    """The facts of a client that asks, and is charged nothing. Limits are asked for once."""
+    """Facts for the status view: nothing is charged, and a rule's limits are computed once."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Typos: which known word somebody meant who wrote another."""
+"""Typos: the known word that is nearest to a misspelt one."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Run Valkey for as long as somebody holds the other end of standard input.
 
-However the holders end, the kernel closes their ends. Then this program stops Valkey and removes
-its folder; a handler inside of them could not do that after a SIGKILL. If Valkey ends first, this
-program says so and ends the process that it was given.
+When every process that holds it has ended, even by SIGKILL, the kernel closes it. Then this program
+stops Valkey and removes its folder. An exit handler in those processes would not run after SIGKILL.
+If Valkey ends first, this program says so and ends the process that it was given.
 
 Prints one line: the URL, once Valkey answers, or the reason why it does not.
 """

@@ -1,1 +1,1 @@
-"""Where buckets are kept, and the two stores that wrap another."""
+"""The stores that keep buckets, and those that wrap another store."""

@@ -1,4 +1,4 @@
-"""Levels: what a store last said of each bucket, for the time in which it says nothing."""
+"""Levels: the last known level of each bucket, for while the store is out of reach."""
 
 from __future__ import annotations
 

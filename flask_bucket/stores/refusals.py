@@ -1,4 +1,4 @@
-"""RefusalStore: refuses again without a call, as long as the store would refuse too."""
+"""RefusalStore: caches refusals, so that repeated requests are refused without a call."""
 
 from __future__ import annotations
 

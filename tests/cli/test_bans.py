@@ -203,7 +203,7 @@ def test_the_doctor_names_hooks_that_run_after_a_ban_asks_for_its_client(valkey:
     app.config["BUCKET_REDIS_URL"] = valkey.url
 
     def user() -> str | None:
-        return g.get("user")
+        return getattr(g, "user", None)
 
     Limiter(app, bans=Ban("2/hour", "1 day", key_func=user), application_limits="5/second")
 

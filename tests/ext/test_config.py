@@ -51,11 +51,6 @@ def test_the_keys_and_defaults_are_those_of_the_documentation() -> None:
     }
 
 
-def test_the_docstring_of_init_app_lists_every_key() -> None:
-    assert Limiter.init_app.__doc__ is not None
-    assert [key for key in KEYS if key not in Limiter.init_app.__doc__] == []
-
-
 @pytest.mark.parametrize(
     ("key", "value"),
     [

@@ -1,8 +1,7 @@
-"""Inspection: what the people who run it ask of the server, beside its deciding requests.
+"""Inspection: what the commands ask of a server. The store has none of it, to stay small.
 
-Apart from the store, so that what is on every request's way holds nothing that no request needs.
-One class is all that the commands see of the server. It works on a cluster as well: keys are
-looked for on every primary, and none is touched together with another.
+It works on a cluster as well: keys are looked for on every primary, and none is touched together
+with another.
 """
 
 from __future__ import annotations

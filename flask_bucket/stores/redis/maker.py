@@ -1,4 +1,4 @@
-"""Maker: a thread beside requests that makes what they need, while they wait for a moment."""
+"""Maker: makes connections in a thread of its own. Requests wait for it only for a moment."""
 
 from __future__ import annotations
 
