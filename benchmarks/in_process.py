@@ -59,9 +59,9 @@ def added(figures: dict[str, list[float]]) -> dict[str, float]:
     }
 
 
-def ratio(figures: dict[str, list[float]], one: str, other: str) -> float:
-    """Return what `one` adds divided by what `other` adds: the median over the rounds."""
-    return statistics.median(
+def ratios(figures: dict[str, list[float]], one: str, other: str) -> list[float]:
+    """Return what `one` adds divided by what `other` adds, for each round."""
+    return [
         (a - bare) / (b - bare)
         for a, b, bare in zip(figures[one], figures[other], figures["bare Flask"], strict=True)
-    )
+    ]

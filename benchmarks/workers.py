@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import socket
-import statistics
 import subprocess
 import sys
 import time
@@ -103,7 +102,6 @@ def measure(
     return figures
 
 
-def share(figures: dict[str, list[float]], name: str) -> float:
-    """Return an app's throughput divided by bare Flask's: the median over the rounds."""
-    bare = figures["bare Flask"]
-    return statistics.median(a / b for a, b in zip(figures[name], bare, strict=True))
+def shares(figures: dict[str, list[float]], name: str) -> list[float]:
+    """Return an app's throughput divided by bare Flask's, for each round."""
+    return [a / b for a, b in zip(figures[name], figures["bare Flask"], strict=True)]
