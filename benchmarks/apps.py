@@ -50,6 +50,14 @@ def ours(url: str, limits: list[str], in_process: bool = False) -> Flask:
     return _with_view(app, decorate)
 
 
+def leased(url: str) -> Flask:
+    """flask_bucket with one hot bucket for all clients, whose tokens are taken ahead."""
+    app = Flask("leased")
+    app.config["BUCKET_WORKERS"] = 2
+    limiter = Limiter(app, key_func=lambda: "all", redis=url)
+    return _with_view(app, limiter.limit("1000000/second", lease=0.1))
+
+
 def theirs(url: str, limits: list[str], strategy: str) -> Flask:
     """Flask-Limiter with its headers switched on."""
     import flask_limiter
@@ -134,6 +142,7 @@ APPS: dict[str, Callable[[str], Flask]] = {
     "flask_bucket, 3 limits": partial(ours, limits=MANY[3]),
     "flask_bucket, 1 slot": partial(ours, limits=AT_ONCE),
     "flask_bucket, refused": partial(ours, limits=ONE_A_DAY),
+    "flask_bucket, 1 leased": leased,
     "flask_bucket, in process": partial(ours, limits=MANY[1], in_process=True),
 }
 for _strategy in ("fixed-window", "moving-window", "sliding-window-counter"):

@@ -21,6 +21,7 @@ COMPARED = (
     "flask_bucket, 1 limit",
     "flask_bucket, 3 limits",
     "flask_bucket, refused",
+    "flask_bucket, 1 leased",
     "Flask-Limiter fixed-window, 1 limit",
     "Flask-Limiter fixed-window, 3 limits",
     "Flask-Limiter fixed-window, refused",

@@ -164,13 +164,18 @@ class Outcome:
 
     def settled(self, tokens: int) -> Outcome:
         """Return this outcome after `tokens` more (or fewer, if negative) were taken."""
+        remaining, reset_after = self.after(tokens)
+        return replace(self, remaining=remaining, reset_after=reset_after)
+
+    def after(self, tokens: int) -> tuple[int, float]:
+        """Return the tokens remaining, and the seconds until the bucket is full, after `tokens`
+        more were taken."""
         limit = self.limit
         remaining = min(limit.capacity, max(0, self.remaining - tokens))
         if self.kind == "slot":
-            return replace(self, remaining=remaining)
+            return remaining, self.reset_after
         seconds = tokens * limit.scale * limit.tick / (limit.step * SECOND)
-        reset_after = max(0.0, self.reset_after + seconds)
-        return replace(self, remaining=remaining, reset_after=reset_after)
+        return remaining, max(0.0, self.reset_after + seconds)
 
     def binds_more_than(self, other: Outcome) -> bool:
         """Return whether a client should hear about this one rather than the other."""
@@ -201,12 +206,15 @@ class Decision:
     leased: bool = False
 
     @classmethod
-    def of(cls, outcomes: tuple[Outcome, ...], now: int, cached: bool = False) -> Decision:
+    def of(
+        cls, outcomes: tuple[Outcome, ...], now: int, *, cached: bool = False, leased: bool = False
+    ) -> Decision:
         """Decide from what became of each charge: all of them, or none."""
         refused = [o for o in outcomes if not o.allowed and not o.shadow]
         if not refused:
-            return cls(True, outcomes, 0.0, now)
-        return cls(False, outcomes, _longest_wait(refused).retry_after, now, cached=cached)
+            return cls(True, outcomes, 0.0, now, leased=leased)
+        wait = _longest_wait(refused).retry_after
+        return cls(False, outcomes, wait, now, cached=cached, leased=leased)
 
     @property
     def binding(self) -> Outcome | None:

@@ -129,14 +129,14 @@ class Lease:
     def spent(self, charge: Charge, clock: float) -> Outcome:
         """Return the outcome of a charge that was taken from the tokens held."""
         assert self.told is not None  # there are no tokens before the first answer
-        known = self.told.settled(-self.tokens)
-        reset_after = max(0.0, known.reset_after - (clock - self.answered))
+        remaining, reset_after = self.told.after(-self.tokens)
+        reset_after = max(0.0, reset_after - (clock - self.answered))
         return Outcome(
             self.limit,
             charge.key,
             charge.cost,
             True,
-            known.remaining,
+            remaining,
             0.0,
             reset_after,
             taken=charge.cost,

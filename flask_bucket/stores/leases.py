@@ -262,6 +262,5 @@ def _decision(
     rows: Sequence[Row], now: int, *, shadow: tuple[Outcome, ...] = (), cached: bool = False
 ) -> Decision:
     outcomes = tuple(row.outcome for row in rows if row.outcome is not None)
-    decision = Decision.of((*outcomes, *shadow), now, cached=cached)
     leased = any(outcome.taken_from == "lease" for outcome in outcomes)
-    return replace(decision, leased=True) if leased else decision
+    return Decision.of((*outcomes, *shadow), now, cached=cached, leased=leased)
