@@ -138,7 +138,7 @@ class Served:
     def status(self) -> int | None:
         """Return the status of a request; None if nobody answers."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/", timeout=5) as response:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/", timeout=30) as response:
                 return int(response.status)
         except urllib.error.HTTPError as error:
             return error.code
@@ -184,6 +184,8 @@ def test_all_workers_share_the_server(served: Served) -> None:
 def test_nothing_is_left_however_gunicorn_ends(served: Served, signum: int) -> None:
     served.process.send_signal(signum)
     served.process.wait(30)
+    # Without a request, a worker looks for its master every 15 s only.
+    assert eventually(lambda: served.status() is None)
     assert eventually(lambda: not processes_of(served.folder), 30)
     assert left_in(served.folder) == []
 
