@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from flask import Flask
 
 from flask_bucket import Charge, Limit, Limiter, MemoryStore, RedisStore
 from tests.conftest import START
+from tests.processes import context
 from tests.servers import Server
 
 App = Callable[..., Flask]
@@ -76,10 +76,10 @@ def hammer(url: str, capacity: int, barrier: object, grants: object) -> None:
 
 
 def test_eight_processes_on_one_key_are_granted_exactly_its_capacity(valkey: Server) -> None:
-    context = multiprocessing.get_context("spawn")
-    barrier, grants = context.Barrier(8), context.Queue()
+    made = context()
+    barrier, grants = made.Barrier(8), made.Queue()
     processes = [
-        context.Process(target=hammer, args=(valkey.url, 1000, barrier, grants)) for _ in range(8)
+        made.Process(target=hammer, args=(valkey.url, 1000, barrier, grants)) for _ in range(8)
     ]
     for process in processes:
         process.start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -14,6 +13,7 @@ from flask_bucket.decisions import Charge
 from flask_bucket.errors import StoreUnavailable
 from flask_bucket.limits import Limit
 from flask_bucket.stores.redis import RedisStore
+from tests.processes import context
 
 PROCESSES, THREADS = 3, 3
 WORKERS = PROCESSES * THREADS
@@ -46,8 +46,7 @@ class Taken:
 
 def hammer(url: str, seconds: float) -> Taken:
     """Take on `WORKERS` threads, in several processes."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(PROCESSES, mp_context=context) as pool:
+    with ProcessPoolExecutor(PROCESSES, mp_context=context()) as pool:
         runs = [pool.submit(_process, url, seconds) for _ in range(PROCESSES)]
         return sum((run.result() for run in runs), Taken())
 
