@@ -49,11 +49,20 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture
+def own_cluster() -> Iterator[Cluster]:
+    """A cluster that a test may break."""
+    made = Cluster(valkey_binary(), replicas=1)
+    try:
+        yield made.start()
+    finally:
+        made.stop()
+
+
+@pytest.fixture
 def store(cluster: Cluster) -> Iterator[RedisStore]:
     for node in cluster.primaries:
-        if node.process is not None:
-            with node.client() as client:
-                client.flushall()
+        with node.client() as client:
+            client.flushall()
     made = patient(cluster.url)
     yield made
     made.close()
@@ -102,7 +111,7 @@ def but_for_slots(decision: Decision) -> Decision:
     return replace(decision, outcomes=tuple(outcomes))
 
 
-def served_by(cluster: Cluster, number: int) -> str:
+def served_by(number: int) -> str:
     """Return a client whose buckets are on the primary of this number."""
     first, last = Cluster.SLOTS[number]
     return next(f"c{i}" for i in range(1000) if first <= slot(f"{{c{i}}}") <= last)
@@ -205,9 +214,7 @@ def test_key_by_key_the_decision_is_that_of_one_call(seed: int) -> None:
 
 def test_a_node_that_fails_gives_back_what_others_took(cluster: Cluster) -> None:
     store = patient(cluster.url)
-    both = sorted(
-        (charge(served_by(cluster, 0)), charge(served_by(cluster, 2))), key=lambda c: slot(c.key)
-    )
+    both = sorted((charge(served_by(0)), charge(served_by(cluster, 2))), key=lambda c: slot(c.key))
     with cluster.primaries[0].client() as first, cluster.primaries[2].client() as second:
         first.flushall()
         second.flushall()
@@ -300,7 +307,7 @@ def rejected(node: Server) -> int:
 def test_a_slot_that_has_moved_is_asked_for_at_its_new_node_from_then_on(
     cluster: Cluster, store: RedisStore
 ) -> None:
-    client = served_by(cluster, 0)
+    client = served_by(0)
     number, (source, target, _) = slot(f"{{{client}}}"), cluster.primaries
     store.take([charge(client, 0)])
     move(cluster, number, source, target)
@@ -314,7 +321,7 @@ def test_a_slot_that_has_moved_is_asked_for_at_its_new_node_from_then_on(
 def test_a_node_that_imports_a_slot_is_asked_again_if_it_lacks_the_script(
     cluster: Cluster, store: RedisStore
 ) -> None:
-    client = served_by(cluster, 0)
+    client = served_by(0)
     number, (giving, taking, _) = slot(f"{{{client}}}"), cluster.primaries
     with giving.client() as source, taking.client() as target:
         target.script_flush()
@@ -345,17 +352,17 @@ def test_a_node_that_does_not_know_its_own_address_is_reached_at_the_one_asked()
 
 
 def test_a_primary_that_dies_is_the_trouble_of_its_own_clients(
-    cluster: Cluster, table: list[Row], stalls: Stalls
+    own_cluster: Cluster, table: list[Row], stalls: Stalls
 ) -> None:
     timeout, interval = 1.0, 0.3
     # The URL names the one that dies alone. The others are known from the map.
-    url = f"redis+cluster://127.0.0.1:{cluster.primaries[1].port}"
+    url = f"redis+cluster://127.0.0.1:{own_cluster.primaries[1].port}"
     store = OutageStore(
         RedisStore.from_url(url, timeout=timeout, connect_timeout=20),
         "allow",
         recovery_interval=interval,
     )
-    clients = [served_by(cluster, number) for number in range(3)]
+    clients = [served_by(number) for number in range(3)]
     many = Limit.parse("100000/year")  # no token returns during the test
     decided: dict[str, list[tuple[float, float, Decision]]] = {client: [] for client in clients}
 
@@ -376,7 +383,7 @@ def test_a_primary_that_dies_is_the_trouble_of_its_own_clients(
     def kill() -> None:
         nonlocal died
         time.sleep(0.5)
-        cluster.primaries[1].kill()
+        own_cluster.primaries[1].kill()
         died = time.monotonic()
         deadline = died + 30
         while time.monotonic() < deadline:
@@ -447,7 +454,7 @@ def test_bans_of_an_application_count_where_they_share_no_slot(
 ) -> None:
     """The limit is by address, its ban by tenant, and the Limiter's ban by address."""
     app, began = Flask("app"), list[str]()
-    tenant = served_by(cluster, 1)
+    tenant = served_by(1)
     limiter = Limiter(app, redis=store, bans=Ban("3/day", "1 week", name="everywhere"))
     ban = Ban("2/day", "1 day", key_func=lambda: tenant, name="own")
     app.add_url_rule("/", "index", limiter.limit("1/day", ban=ban)(lambda: "fine"))
