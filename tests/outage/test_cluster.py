@@ -214,7 +214,7 @@ def test_key_by_key_the_decision_is_that_of_one_call(seed: int) -> None:
 
 def test_a_node_that_fails_gives_back_what_others_took(cluster: Cluster) -> None:
     store = patient(cluster.url)
-    both = sorted((charge(served_by(0)), charge(served_by(cluster, 2))), key=lambda c: slot(c.key))
+    both = sorted((charge(served_by(0)), charge(served_by(2))), key=lambda c: slot(c.key))
     with cluster.primaries[0].client() as first, cluster.primaries[2].client() as second:
         first.flushall()
         second.flushall()
