@@ -1,0 +1,1 @@
+"""Histories of real workers, and a checker that looks for an order that explains them."""

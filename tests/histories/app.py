@@ -1,0 +1,22 @@
+"""What the workers serve: one call to the store for each request, and its whole answer."""
+
+from __future__ import annotations
+
+from flask import Flask, Response, jsonify
+
+from flask_bucket import Limit, Limiter
+
+#: A tick is a microsecond, and a token has parts that a tick does not divide.
+LIMIT = Limit(capacity=60, refill_rate=700, per=3)
+
+app = Flask(__name__)
+app.config.from_prefixed_env()
+limiter = Limiter(app)
+
+
+@app.get("/<int:cost>")
+def take(cost: int) -> Response:
+    decision = limiter.consume(LIMIT, "everybody", cost)
+    if decision.degraded:  # no answer came: the call may have reached the server, or not
+        return jsonify(None)
+    return jsonify(allowed=decision.allowed, remaining=decision.remaining, now=decision.now)
