@@ -97,8 +97,8 @@ def _events(history: History) -> Iterator[tuple[int, str, list[Call]]]:
     events: list[tuple[int, int, str, list[Call]]] = []
     for call in history.lost():
         events += [(call.begun, 0, "begins", [call]), (call.ended, 3, "ends", [call])]
-    for now, calls in groupby(history.answered(), decided):
-        events.append((now, 1, "answers", [*calls]))
+    for now, answered in groupby(history.answered(), decided):
+        events.append((now, 1, "answers", [*answered]))
     events += [(reset, 2, "reset", []) for reset in history.resets]
     for now, _, what, calls in sorted(events, key=itemgetter(0, 1)):
         yield now, what, calls

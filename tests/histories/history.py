@@ -51,10 +51,9 @@ class History:
         bounds = [0, *self.resets, 2**63]
         return [History(_between(self.calls, born, died)) for born, died in pairwise(bounds)]
 
-    def changed(self, call: Call, **answer: int) -> History:
+    def changed(self, call: Call, answer: Answer) -> History:
         """Return this history with another answer of one call."""
-        assert call.answer is not None
-        other = replace(call, answer=replace(call.answer, **answer))
+        other = replace(call, answer=answer)
         return replace(self, calls=[other if one is call else one for one in self.calls])
 
     def without(self, call: Call) -> History:
