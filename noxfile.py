@@ -51,7 +51,7 @@ def lowest(session: nox.Session) -> None:
     session.install(".[all]", *groups("tests"))
     session.install(*(re.sub(">=", "==", r) for r in required), "werkzeug==3.0.0", silent=True)
     # The tools, the example and other extensions need newer versions.
-    beyond = ["property", "outage", "cli", "docs", "migration", "browser", "mutation"]
+    beyond = ["property", "histories", "outage", "cli", "docs", "migration", "browser", "mutation"]
     beyond += ["test_example_app.py", "ext/test_with_extensions.py"]
     ignored = [f"--ignore=tests/{path}" for path in beyond]
     session.run("pytest", "tests", *ignored, *session.posargs)
@@ -61,7 +61,8 @@ def lowest(session: nox.Session) -> None:
 def proof(session: nox.Session) -> None:
     """Compare the script with the reference over at least a million calls, on every engine."""
     session.install(".[all]", *groups("tests"))
-    session.run("pytest", "tests/property", "--hypothesis-profile=long", *session.posargs)
+    folders = ("tests/property", "tests/histories")
+    session.run("pytest", *folders, "--hypothesis-profile=long", *session.posargs)
 
 
 @nox.session
