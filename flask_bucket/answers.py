@@ -36,6 +36,8 @@ class MachineReadable(HTTPException):
     """
 
     problem_type: str
+    #: The status's own name. Werkzeug's property looks it up, and imports the table each time.
+    name: str
 
     def __init__(
         self, message: str | None = None, wait: float | None = None, error_format: str = "json"
@@ -94,6 +96,7 @@ class RateLimitExceeded(MachineReadable, TooManyRequests):
     """
 
     problem_type = "#quota-exceeded"
+    name = "Too Many Requests"
 
     def __init__(
         self, decision: Decision, message: str | None = None, error_format: str = "json"
@@ -126,6 +129,7 @@ class LimiterUnavailable(StoreUnavailable, MachineReadable, ServiceUnavailable):
     """
 
     problem_type = "#temporary-reduced-capacity"
+    name = "Service Unavailable"
 
     def __init__(self, reason: str, wait: float | None = None, error_format: str = "json") -> None:
         MachineReadable.__init__(self, None, wait, error_format)
