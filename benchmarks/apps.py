@@ -75,6 +75,34 @@ def theirs(url: str, limits: list[str], strategy: str) -> Flask:
     return _with_view(app, limiter.limit("; ".join(limits)))
 
 
+def example(url: str) -> Flask:
+    """The example app, whose /test allows 10 at once and 2 a second."""
+    from example_app import create_app
+
+    os.environ["FLASK_BUCKET_REDIS_URL"] = url
+    return create_app()
+
+
+def example_of_theirs(url: str) -> Flask:
+    """The same /test with Flask-Limiter: 10 in 5 seconds is what comes closest."""
+    import flask_limiter
+    from flask_limiter.util import get_remote_address
+
+    app = Flask("example of theirs")
+    limiter = flask_limiter.Limiter(
+        get_remote_address, app=app, storage_uri=url, headers_enabled=True, key_prefix="example"
+    )
+    app.add_url_rule("/test", "test", limiter.limit("10/5 seconds")(lambda: {"ok": True}))
+    return app
+
+
+def bare_example(url: str) -> Flask:
+    """The same /test without a limit."""
+    app = Flask("bare example")
+    app.add_url_rule("/test", "test", lambda: {"ok": True})
+    return app
+
+
 def floor(url: str) -> Flask:
     """A socket, one packed EVALSHA and three headers: the least that any limiter can cost."""
     app = Flask("floor")
@@ -144,6 +172,9 @@ APPS: dict[str, Callable[[str], Flask]] = {
     "flask_bucket, refused": partial(ours, limits=ONE_A_DAY),
     "flask_bucket, 1 leased": leased,
     "flask_bucket, in process": partial(ours, limits=MANY[1], in_process=True),
+    "the example app": example,
+    "the example with Flask-Limiter": example_of_theirs,
+    "the example without limits": bare_example,
 }
 for _strategy in ("fixed-window", "moving-window", "sliding-window-counter"):
     APPS |= {

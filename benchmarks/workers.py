@@ -30,12 +30,12 @@ CONNECTIONS = 10
 
 
 @contextmanager
-def serving(name: str, url: str, worker_class: str) -> Iterator[str]:
+def serving(name: str, url: str, worker_class: str, workers: int = 2) -> Iterator[str]:
     """Serve an app under gunicorn; yield its address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "gunicorn", "-w", "2", "-k", worker_class]
+    command = [sys.executable, "-m", "gunicorn", "-w", str(workers), "-k", worker_class]
     command += ["--threads", "4"] if worker_class == "gthread" else []
     command += ["-b", f"127.0.0.1:{port}", "--log-level", "error"]
     command += ["benchmarks.apps:from_environment()"]
