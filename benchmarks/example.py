@@ -1,4 +1,4 @@
-"""The example app under load: four workers, ten connections, and one client, nearly always refused."""
+"""The example app under load: four workers, ten connections, one client that is mostly refused."""
 
 from __future__ import annotations
 
