@@ -1,17 +1,64 @@
-"""Bodies: telling when a streamed body is over."""
+"""Bodies: telling when the answer to a request has been sent."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from copy import copy
 from functools import partial
-from typing import Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from flask import Response
+from werkzeug.wsgi import ClosingIterator
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+#: Ends a request for one Limiter, and returns whether it is over. Called when the application has
+#: returned, and again with True once the body has been sent or never will be.
+End = Callable[[bool], bool]
+
+#: Where an environ has the ends of its request.
+_ENDS = "flask_bucket.ends"
 
 #: The statuses, beside 1xx, of responses without a body.
 _WITHOUT_BODY = (204, 304)
+
+
+class Watched:
+    """A WSGI application of which the end of each request is told.
+
+    Flask's hooks do not tell it. A teardown function that fails keeps those after it from being
+    called, the copies of a context are torn down too, and a later hook may put another body in the
+    place of the one that our hook saw.
+    """
+
+    def __init__(self, wsgi_app: WSGIApplication) -> None:
+        self.wsgi_app = wsgi_app
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        outer = environ.get(_ENDS)  # of a request that hands its environ on
+        ends: dict[int, End] = {}
+        environ[_ENDS] = ends
+        try:
+            body = self.wsgi_app(environ, start_response)
+        except BaseException:
+            for end in ends.values():
+                end(True)
+            raise
+        finally:
+            environ[_ENDS] = outer
+        waiting = [end for end in ends.values() if not end(False)] if ends else ()
+        return _told(body, environ, waiting) if waiting else body
+
+
+def ends_of(environ: WSGIEnvironment) -> dict[int, End] | None:
+    """Return the ends of a request, to which one can be added; None if nobody tells its end.
+
+    Nobody does for a context that is made by hand, or for one that is used again later.
+    """
+    ends: dict[int, End] | None = environ.get(_ENDS)
+    return ends
 
 
 class Body:
@@ -50,40 +97,34 @@ class Body:
             over()
 
 
-def is_streamed(response: Response) -> bool:
-    """Return whether a body is not all there. The files of some servers know their length."""
-    return not response.is_sequence
-
-
-def is_sent_later(response: Response, method: str) -> bool:
-    """Return whether a body is still to be streamed once the response is made."""
-    status = response.status_code
-    if method == "HEAD" or status < 200 or status in _WITHOUT_BODY:
+def is_sent_later(response: Response, environ: WSGIEnvironment) -> bool:
+    """Return whether a body is still to be streamed once the response is made, and told of."""
+    if response.is_sequence or ends_of(environ) is None:
         return False
-    if status >= 300 and response.content_length is not None:
-        return False  # Flask makes an iterator of the page of an exception, which is all there
-    return is_streamed(response)
+    status = response.status_code
+    if environ["REQUEST_METHOD"] == "HEAD" or status < 200 or status in _WITHOUT_BODY:
+        return False
+    # The page of an exception is all there. Flask runs exceptions as WSGI applications, and these
+    # are the iterators that Werkzeug makes of what they return.
+    is_page = isinstance(response.response, (chain, ClosingIterator))
+    return not (is_page and status >= 300 and response.content_length is not None)
 
 
-def with_closing(
-    response: Response, environ: Mapping[str, Any], over: Callable[[], None]
-) -> Response:
-    """Return a streamed response after whose body a function is called.
+def _told(body: Any, environ: WSGIEnvironment, ends: Iterable[End]) -> Iterable[bytes]:
+    """Return a body whose end is told."""
 
-    A copy, since the application may answer other requests with the very same object. Werkzeug
-    calls nothing when a body that is passed through is closed, so the body itself has to say it.
-    """
-    body = response.response
+    def over() -> None:
+        for end in ends:
+            end(True)
+
     # A server recognises what its own wrapper made, and sends the file faster. Nothing may stand in
     # the place of that. So its close, which servers always call, is replaced on the object itself,
-    # which serves this request alone.
-    if response.direct_passthrough and environ.get("wsgi.file_wrapper") is not None:
+    # which serves this request alone. What Werkzeug does not pass through is a ClosingIterator.
+    if environ.get("wsgi.file_wrapper") is not None and not isinstance(body, ClosingIterator):
         with suppress(AttributeError):  # a generator, or an object written in C
-            body.close = partial(_closed, getattr(body, "close", None), over)  # type: ignore[union-attr]  # or that
-            return response
-    answer = copy(response)
-    answer.response = Body(body, over)
-    return answer
+            body.close = partial(_closed, getattr(body, "close", None), over)
+            return body  # type: ignore[no-any-return]
+    return Body(body, over)
 
 
 def _closed(close: Callable[[], None] | None, over: Callable[[], None]) -> None:

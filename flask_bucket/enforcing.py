@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from flask import Flask, Request, Response, has_request_context, request
-from flask.signals import got_request_exception, request_tearing_down
+from flask.signals import got_request_exception
 from werkzeug.exceptions import HTTPException
 
 from .answers import (
@@ -19,10 +18,11 @@ from .answers import (
     with_headers,
 )
 from .bills import Bill, Bills
-from .bodies import is_streamed, with_closing
+from .bodies import is_sent_later
 from .config import Config
 from .decisions import Charge, Decision
 from .decorators import BlueprintLimit, Decoration, Registry
+from .endings import Endings
 from .endpoints import handles_errors
 from .exchange import Exchange, Exchanges, current_request, exchanges_of
 from .first_request import warn_of_setup
@@ -65,11 +65,10 @@ class Enforcer:
         self.enabled: bool | None = None
         self._registry = registry
         self._first_seen = False
-        #: Whether requests are watched to their end, since some of them hold slots.
-        self._watches_ends = False
         self.planner = Planner(app, registry, config, hook := self.before_view)
         app.before_request(hook)
         app.after_request(self.after_view)
+        self._endings = Endings(app, self.name, self._settle)
         # Needed under TRAP_HTTP_EXCEPTIONS, which Connexion sets. Else Flask answers it itself.
         app.register_error_handler(BreachAnswered, lambda error: error.answer)
         got_request_exception.connect(self._note_exception, app)
@@ -177,8 +176,8 @@ class Enforcer:
         if whole.bans:
             bill, held = exchange.due(whole, held)
         if bill.asks_slots:
-            self._watch_ends()
             bill = exchange.asking(bill, point)
+            self._endings.watch(exchange)
         decision = self.store.take(bill.charges, held, bill.shadow)
         exchange.record(decision, bill, point)
         if whole.bans and exchange.banning is not None:
@@ -240,10 +239,12 @@ class Enforcer:
             return response
         # A framework may signal an exception and answer normally. Only a 500 is a crash.
         exchange.crashed = exchange.crashed and response.status_code == 500
+        exchange.streams = bool(exchange.taken or exchange.holdings) and is_sent_later(
+            response, request.environ
+        )
         self._settle(exchange, response)
-        if (exchange.taken or exchange.holdings) and is_streamed(response):
-            # Its body, and the cost of that, is still to come.
-            response = with_closing(response, request.environ, partial(self._settle, exchange))
+        if exchange.streams:  # the cost of its body is still to come
+            self._endings.watch(exchange)
         if exchange.answer is not None and exchange.answer.status_code == response.status_code:
             response = in_place_of(response, exchange.answer)
         decision = exchange.decision_for_headers(response)
@@ -257,22 +258,6 @@ class Enforcer:
             self.store.settle(charges)
             if exchange.standing is not None:
                 self._reports.settled(exchange.taken, charges, exchange.standing)
-
-    def _watch_ends(self) -> None:
-        """Have the end of each request told, from the first one on that asks for a slot.
-
-        An application that limits nothing at once does not pay for it.
-        """
-        if not self._watches_ends:
-            self._watches_ends = True
-            request_tearing_down.connect(self._at_end, self.app)
-
-    def _at_end(self, app: Flask, **_: Any) -> None:
-        """Give back the slots that no streamed body holds, of a request without an answer too."""
-        exchange = exchanges_of(current_request()).by_limiter.get(self.name)
-        holdings = None if exchange is None else exchange.holdings
-        if holdings is not None and (left := holdings.left()):
-            self.store.settle(left)
 
     def _headers(
         self, exchanges: Exchanges, decision: Decision, response: Response

@@ -10,7 +10,6 @@ from flask import Request, Response, request
 
 from .banning import Banning
 from .bills import Bill, Item
-from .bodies import is_sent_later
 from .bound import BoundRule
 from .decisions import Charge, Decision, Outcome
 from .errors import ConfigError
@@ -52,6 +51,8 @@ class Exchange:
     deducts: dict[BoundRule, bool] = field(default_factory=dict)
     #: The slots that it holds; None if it was never charged any.
     holdings: Holdings | None = None
+    #: Whether a body is still to be sent, which costs tokens or holds slots.
+    streams: bool = False
     #: The bans that it was checked for; None if there are none.
     banning: Banning | None = None
 
@@ -142,11 +143,8 @@ class Exchange:
         :param response: None once its body is over.
         """
         charges = self.corrections(response)
-        holdings = self.holdings
-        if holdings is not None:
-            holdings.streamed = response is not None and is_sent_later(response, request.method)
-            if not holdings.streamed:
-                charges += holdings.give_back()
+        if self.holdings is not None and not self.streams:
+            charges += self.holdings.give_back()
         return charges
 
     def forgiven(self) -> list[Charge]:

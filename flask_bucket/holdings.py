@@ -6,24 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from secrets import token_urlsafe
 
-from flask import globals as flask_globals
-
 from .bills import Bill
 from .decisions import Charge, Decision
 from .plans import Point
 from .rules import Rule
-
-#: What is current for one request. From Flask 3.2 on, it is the application's context too.
-_CONTEXT = vars(flask_globals).get("request_ctx", flask_globals.app_ctx)
-
-
-def current_context() -> int:
-    """Return what tells the context of a request from its copies.
-
-    ``copy_current_request_context`` hands the same request to a thread in another context. When
-    the thread has done its work, that copy is torn down, and the request goes on.
-    """
-    return id(_CONTEXT._get_current_object())
 
 
 @dataclass(slots=True)
@@ -39,10 +25,9 @@ class Holdings:
     asked: list[tuple[Point, Charge]] = field(default_factory=list)
     #: The blocks that were entered and not left yet: their rules, and where they were charged.
     blocks: list[tuple[Sequence[Rule], Point]] = field(default_factory=list)
-    #: The context in which a slot was first asked for.
-    context: int = field(default_factory=current_context)
-    #: Whether a body that is streamed holds them.
-    streamed: bool = False
+    #: The context whose teardown gives them back, if it was made by hand. The end of a request
+    #: that a server sent is told otherwise.
+    context: int | None = None
 
     @property
     def charges(self) -> list[Charge]:
@@ -79,11 +64,6 @@ class Holdings:
         charges = self.charges
         self.held, self.asked = [], []
         return [charge.given_back() for charge in charges]
-
-    def left(self) -> list[Charge]:
-        """Return the charges that give back what nobody else will, when a context is torn down."""
-        ends = self.context == current_context() and not self.streamed
-        return self.give_back() if ends else []
 
     def enter(self, rules: Sequence[Rule], point: Point) -> None:
         """Note that a block was entered, which holds what was taken at its point."""

@@ -70,6 +70,14 @@ def test_a_proxy_that_is_said_to_be_there(valkey: Server) -> None:
     assert examine(app, "--behind-proxy").code == 0
 
 
+def test_proxy_fix_is_found_under_the_limiter_s_own_layer(valkey: Server) -> None:
+    app = Flask(__name__)
+    app.wsgi_app = ProxyFix(app.wsgi_app)  # type: ignore[method-assign]
+    app.config.update(BUCKET_REDIS_URL=valkey.url, BUCKET_TIMEOUT=1)
+    Limiter(app)
+    assert "FB202" not in codes(examine(app, "--behind-proxy"))
+
+
 def test_proxy_fix_is_found_under_other_middleware(valkey: Server) -> None:
     class Middleware:
         def __init__(self, application: Any) -> None:

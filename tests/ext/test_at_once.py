@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
-from threading import Barrier, Semaphore
+from itertools import islice
+from threading import Barrier, Event, Semaphore
 from typing import Any
 
 import pytest
@@ -228,6 +229,41 @@ def test_a_slot_that_was_over_is_not_given_back_for_another(
     assert in_use(buckets) == 0
 
 
+class Stopped(BaseException):
+    """As a server's own, which no handler of errors sees."""
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, Stopped])
+@pytest.mark.parametrize("body", [lambda: "fine", lambda: Response(iter(["a"]))])
+def test_a_slot_is_given_back_by_a_request_whose_answer_is_lost(
+    app: Flask, buckets: CountingStore, error: type[BaseException], body: Any
+) -> None:
+    @app.after_request
+    def lose(response: Response) -> Response:  # called last
+        assert response.status_code == 200
+        raise error
+
+    limiter = Limiter(app, redis=buckets)
+    app.get("/")(limiter.limit("1 at once")(body))
+    app.testing = True
+    with pytest.raises(error):
+        app.test_client().get("/")
+    assert in_use(buckets) == 0
+
+
+def test_a_slot_is_given_back_although_a_teardown_function_fails(
+    app: Flask, limiter: Limiter, client: FlaskClient, buckets: CountingStore
+) -> None:
+    app.teardown_request(fail)
+    app.teardown_appcontext(fail)
+    app.get("/")(limiter.limit("1 at once")(lambda: abort(404)))
+    app.testing = True
+    app.config["TRAP_HTTP_EXCEPTIONS"] = True
+    with pytest.raises(ZeroDivisionError):
+        client.get("/")
+    assert in_use(buckets) == 0
+
+
 # Bodies.
 
 
@@ -332,6 +368,79 @@ def test_a_file_of_the_server_gives_its_slot_back_when_it_is_closed(
     assert (in_use(buckets), body.closed) == (0, True)
 
 
+def shouting(response: Response) -> Response:
+    parts: Any = response.response
+    response.response = (part.upper() for part in parts)
+    return response
+
+
+def shouting_anew(response: Response) -> Response:
+    parts: Any = response.response
+    return Response(part.upper() for part in parts)
+
+
+def cached(response: Response) -> Response:
+    response.set_data(b"ONE TWO")
+    return response
+
+
+@pytest.mark.parametrize("parts", [0, 1, 2])
+@pytest.mark.parametrize("hook", [shouting, shouting_anew, cached])
+def test_a_body_that_a_later_hook_changes_gives_the_slot_back_when_it_is_closed(
+    app: Flask, buckets: CountingStore, hook: Any, parts: int
+) -> None:
+    """Some generators close what they read from, and others do not."""
+    app.after_request(hook)
+    limiter = Limiter(app, redis=buckets)
+    app.get("/")(limiter.limit("1 at once")(streamed(False)))
+    environ = EnvironBuilder("/").get_environ()
+    sent: Any = app.wsgi_app(environ, lambda *_: lambda _: None)
+    assert in_use(buckets) == 1
+    assert b"ONE TWO".startswith(b"".join(islice(sent, parts)))
+    sent.close()
+    assert in_use(buckets) == 0
+
+
+@pytest.mark.parametrize("hook", [shouting, shouting_anew, cached])
+def test_a_body_that_a_later_hook_changes_gives_the_slot_back_when_it_is_read(
+    app: Flask, buckets: CountingStore, hook: Any
+) -> None:
+    app.after_request(hook)
+    limiter = Limiter(app, redis=buckets)
+    app.get("/")(limiter.limit("1 at once")(streamed(False)))
+    assert app.test_client().get("/").data == b"ONE TWO"
+    assert in_use(buckets) == 0
+
+
+def test_an_error_that_is_streamed_holds_its_slot(
+    app: Flask, limiter: Limiter, client: FlaskClient, buckets: CountingStore
+) -> None:
+    lost = {"Content-Length": "7"}
+    app.get("/")(limiter.limit("1 at once")(lambda: Response(words(), 404, lost)))
+    response = client.get("/")
+    assert (response.status_code, in_use(buckets)) == (404, 1)
+    response.close()
+    assert in_use(buckets) == 0
+
+
+def test_a_request_that_is_handed_to_another_application_holds_a_slot_of_each(
+    app: Flask, limiter: Limiter, client: FlaskClient, buckets: CountingStore
+) -> None:
+    inner = Flask("inner")
+    inner_limiter = Limiter(inner, redis=buckets, application_limits=Rule("5 at once", scope="i"))
+    inner.get("/")(inner_limiter.limit("5 at once")(streamed(False)))
+
+    @app.get("/")
+    @limiter.limit("2 at once", scope="o")
+    def view() -> Response:
+        body: Any = inner.wsgi_app(request.environ, lambda *_: lambda _: None)
+        return Response(body)
+
+    response = client.get("/")
+    assert in_use(buckets) == 3
+    assert (response.data, in_use(buckets)) == (b"one two", 0)
+
+
 @pytest.mark.parametrize(("method", "status"), [("HEAD", 200), ("GET", 204), ("GET", 304)], ids=str)
 def test_a_body_that_is_never_sent_holds_nothing(
     app: Flask,
@@ -349,24 +458,25 @@ def test_a_body_that_is_never_sent_holds_nothing(
 def test_the_cost_of_a_file_is_settled_when_it_is_closed(
     app: Flask, limiter: Limiter, buckets: CountingStore
 ) -> None:
+    settle: Any = None
+
     class Metered(BytesIO):
         def close(self) -> None:
-            with told:
-                limiter.settle(self.tell())
+            settle(self.tell())
             super().close()
 
     @app.get("/")
     @limiter.limit("100/minute")
     def view() -> Response:
+        nonlocal settle
+        settle = copy_current_request_context(limiter.settle)
         return send_file(Metered(b"four"), "text/plain")
 
     environ = EnvironBuilder("/", environ_base={"REMOTE_ADDR": "127.0.0.1"}).get_environ()
     environ["wsgi.file_wrapper"] = FileWrapper
-    told = app.request_context(environ)
-    with told:
-        sent: Any = app.full_dispatch_request().response
-        assert list(sent) == [b"four"]
-        sent.close()
+    sent: Any = app.wsgi_app(environ, lambda *_: lambda _: None)
+    assert list(sent) == [b"four"]
+    sent.close()
     assert buckets.calls == ["take", "settle"]
     assert client_remaining(app) == 95
 
@@ -849,6 +959,58 @@ def test_a_thread_with_a_copy_of_the_request_does_not_free_its_slot(
     assert in_use(buckets) == 0
 
 
+@pytest.mark.parametrize("kind", ["block", "function"])
+def test_a_copy_of_the_request_that_asks_first_frees_no_slot_of_the_others(
+    app: Flask, limiter: Limiter, client: FlaskClient, buckets: CountingStore, kind: str
+) -> None:
+    """The copy is torn down while the request is in a block."""
+    asked, done = Event(), Event()
+
+    @app.get("/")
+    def view() -> list[int]:
+        @copy_current_request_context
+        def work() -> None:
+            if kind == "function":
+                limiter.limit("9 at once")(answer())()
+            else:
+                with limiter.limit("9 at once", scope="lookup"):
+                    pass
+            asked.set()
+            done.wait()
+
+        with ThreadPoolExecutor(1) as pool:
+            working = pool.submit(work)
+            asked.wait()
+            before = in_use(buckets)
+            with limiter.limit("1 at once", scope="query"):
+                done.set()
+                working.result()
+                within = in_use(buckets)
+        return [before, within, in_use(buckets)]
+
+    asked_for = 1 if kind == "function" else 0
+    assert client.get("/").json == [asked_for, asked_for + 1, asked_for]
+    assert in_use(buckets) == 0
+
+
+def test_a_thread_that_goes_on_after_its_request_gives_back_what_it_asks_for(
+    app: Flask, limiter: Limiter, client: FlaskClient, buckets: CountingStore
+) -> None:
+    @app.get("/")
+    @limiter.limit("5 at once", scope="view")
+    def view() -> str:
+        later.append(copy_current_request_context(limiter.limit("5 at once")(seen)))
+        return "fine"
+
+    def seen() -> int:
+        return in_use(buckets)
+
+    later: list[Any] = []
+    client.get("/")
+    assert in_use(buckets) == 0
+    assert (later[0](), in_use(buckets)) == (1, 0)
+
+
 def test_of_requests_that_come_together_no_more_are_allowed_than_there_are_slots(
     app: Flask, limiter: Limiter, buckets: CountingStore
 ) -> None:
@@ -879,13 +1041,15 @@ def test_of_requests_that_come_together_no_more_are_allowed_than_there_are_slots
 # What it costs those who do not use it.
 
 
-def test_the_end_of_requests_is_watched_only_once_a_slot_was_asked_for(
-    app: Flask, limiter: Limiter, client: FlaskClient
+def test_contexts_are_watched_only_once_one_that_was_made_by_hand_asks_for_a_slot(
+    app: Flask, limiter: Limiter, client: FlaskClient, buckets: CountingStore
 ) -> None:
-    app.add_url_rule("/rate", "rate", limiter.limit("5/second")(answer()))
-    app.add_url_rule("/slot", "slot", limiter.limit("5 at once")(answer()))
-    client.get("/rate")
+    app.add_url_rule("/", "slot", limiter.limit("5 at once")(answer()))
+    client.get("/")
     assert not list(request_tearing_down.receivers_for(app))
-    client.get("/slot")
-    client.get("/slot")
+    for _ in range(2):
+        with app.test_request_context():
+            app.dispatch_request()
+            assert in_use(buckets) == 1
+        assert in_use(buckets) == 0
     assert len(list(request_tearing_down.receivers_for(app))) == 1

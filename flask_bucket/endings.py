@@ -1,0 +1,71 @@
+"""Endings: when a request is over, for one Limiter in one application."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from flask import Flask
+from flask import globals as flask_globals
+from flask.signals import request_tearing_down
+
+from .bodies import Watched, ends_of
+from .exchange import Exchange, current_request, exchanges_of
+
+#: What is current for one request. From Flask 3.2 on, it is the application's context too.
+_CONTEXT = vars(flask_globals).get("request_ctx", flask_globals.app_ctx)
+
+
+class Endings:
+    """Settles requests when they are over.
+
+    :param name: the Limiter's.
+    :param settle: settles what is known of a request, and gives back its slots.
+    """
+
+    def __init__(self, app: Flask, name: str, settle: Callable[[Exchange], None]) -> None:
+        self._app = app
+        self._name = name
+        self._settle = settle
+        #: Whether contexts are watched: some that were made by hand hold slots.
+        self._watches_contexts = False
+        app.wsgi_app = Watched(app.wsgi_app)  # type: ignore[method-assign]  # as Flask's docs say
+
+    def watch(self, exchange: Exchange) -> None:
+        """Have a request settled at its end.
+
+        Also if it has no answer, and after a streamed body.
+        """
+        ends = ends_of(current_request().environ)
+        if ends is not None:
+            ends[id(exchange)] = partial(self._end, exchange)
+        elif exchange.holdings is not None:
+            exchange.holdings.context = _current_context()
+            if not self._watches_contexts:  # only now: other applications do not pay for it
+                self._watches_contexts = True
+                request_tearing_down.connect(self._at_teardown, self._app)
+
+    def _end(self, exchange: Exchange, sent: bool) -> bool:
+        """End a request that was answered, and whose body was sent. Return whether it is over."""
+        exchange.streams = exchange.streams and not sent
+        if not exchange.streams:
+            self._settle(exchange)
+        return not exchange.streams
+
+    def _at_teardown(self, app: Flask, **_: Any) -> None:
+        """End a request whose context was made by hand."""
+        exchange = exchanges_of(current_request()).by_limiter.get(self._name)
+        if exchange is None or exchange.holdings is None or exchange.streams:
+            return
+        if exchange.holdings.context == _current_context():
+            self._settle(exchange)
+
+
+def _current_context() -> int:
+    """Return what tells the context of a request from its copies.
+
+    ``copy_current_request_context`` hands the same request to a thread in another context. When
+    the thread has done its work, that copy is torn down, and the request goes on.
+    """
+    return id(_CONTEXT._get_current_object())
