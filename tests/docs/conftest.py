@@ -1,10 +1,11 @@
-"""The surroundings of the documentation's examples: time stands still until they sleep."""
+"""The surroundings of the documentation's examples: their clocks, and what each one leaves."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 from prometheus_client import REGISTRY
@@ -13,23 +14,43 @@ from flask_bucket.stores import memory
 from tests.conftest import START
 
 
-class Clock:
-    """The clock of in-process stores, which ``time.sleep`` moves."""
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The seconds that pass while somebody repeats an example."""
 
-    def __init__(self) -> None:
+    charge: float
+    statement: float
+
+
+#: Time stands still until an example sleeps.
+STILL = Pace(0, 0)
+#: Somebody pastes one statement or command at a time.
+BY_HAND = Pace(0.002, 3)
+
+
+class Clock:
+    """The clock of in-process stores. ``time.sleep`` moves it, and so does the pace."""
+
+    def __init__(self, pace: Pace) -> None:
         self.now = START
+        self._pace = pace
 
     def __call__(self) -> int:
+        self.sleep(self._pace.charge)
         return self.now
 
     def sleep(self, seconds: float) -> None:
         self.now += round(seconds * 1_000_000)
 
+    def statement(self) -> None:
+        """Let the time of one statement pass."""
+        self.sleep(self._pace.statement)
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Stop the clock, so that an example shows the same on every machine."""
-    clock = Clock()
+
+@pytest.fixture(params=[STILL, BY_HAND], ids=["still", "by-hand"])
+def clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Replace the clock, so that an example shows the same on every machine."""
+    clock = Clock(request.param)
     monkeypatch.setattr(memory, "_monotonic_clock", lambda: clock)
     monkeypatch.setattr(time, "sleep", clock.sleep)
     return clock

@@ -89,9 +89,9 @@ def test_the_code_of_a_chapter_runs(
             exec(code, module)
             run_tests(module)
         elif block.language == "pycon":
-            check_session(block, text, module)
+            check_session(block, text, module, clock)
         else:
-            check_console(block, text, module, serve, monkeypatch)
+            check_console(block, text, module, serve, clock, monkeypatch)
 
 
 def test_every_recipe_is_a_chapter_of_its_own() -> None:
@@ -117,14 +117,24 @@ def run_tests(module: dict[str, Any]) -> None:
         module.pop(test)(app=module["app"])
 
 
-def check_session(block: Block, text: str, module: dict[str, Any]) -> None:
+class Session(doctest.DocTestRunner):
+    """Runs a session at the pace of a clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(optionflags=FLAGS, verbose=False)
+        self._clock = clock
+
+    def report_start(self, *about: Any) -> None:
+        self._clock.statement()
+
+
+def check_session(block: Block, text: str, module: dict[str, Any], clock: Clock) -> None:
     test = doctest.DocTestParser().get_doctest(
         text, module, str(block), str(block.page), block.line - 1
     )
     test.globs = module  # not a copy, so that later blocks see the names that a session defines
     report: list[str] = []
-    runner = doctest.DocTestRunner(optionflags=FLAGS, verbose=False)
-    runner.run(test, out=report.append, clear_globs=False)
+    Session(clock).run(test, out=report.append, clear_globs=False)
     assert not report, "".join(report)
 
 
@@ -133,6 +143,7 @@ def check_console(
     text: str,
     module: dict[str, Any],
     serve: Serve,
+    clock: Clock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Run a session. Port 8000 is the example app, and port 5000 is the page's own app."""
@@ -148,6 +159,7 @@ def check_console(
         return serve().client()
 
     for command, shown in shell.commands(text):
+        clock.statement()
         output = shell.play(command, app_at, client)
         if output is not None:
             listing = "\n".join(output)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -23,7 +22,6 @@ from tests.servers import free_port, missing
 QUICKSTART = ROOT / "docs" / "quickstart.md"
 #: Seconds that the server may take to start before the test gives up.
 PATIENCE = 30.0
-WAIT = re.compile(r'"retryAfterMs": (\d+)')
 
 
 def test_the_first_session_of_the_quick_start_can_be_repeated(tmp_path: Path) -> None:
@@ -34,7 +32,7 @@ def test_the_first_session_of_the_quick_start_can_be_repeated(tmp_path: Path) ->
         for session in sessions:
             for command, shown in shell.commands(session.text):
                 printed = run(command.replace("localhost:5000", f"127.0.0.1:{port}"))
-                assert shows(printed, shown), f"{session}: $ {command}\nprints\n{printed}"
+                assert shell.shows(printed, shown), f"{session}: $ {command}\nprints\n{printed}"
 
 
 def first_section() -> list[Block]:
@@ -86,22 +84,6 @@ def run(command: str) -> list[str]:
     return ended.stdout.splitlines()
 
 
-def shows(printed: list[str], expected: list[str]) -> bool:
-    """Return whether the lines of the page were printed in their order.
-
-    The page shows the longest wait; the real one is shorter by the time that has passed.
-    """
-    rest = iter(printed)
-    return all(any(agree(line, shown) for line in rest) for shown in expected if shown != "...")
-
-
-def agree(printed: str, shown: str) -> bool:
-    wait, longest = WAIT.search(printed), WAIT.search(shown)
-    if wait and longest:
-        return 0 < int(wait[1]) <= int(longest[1])
-    return printed.rstrip() == shown.rstrip()
-
-
 @pytest.mark.parametrize(
     ("printed", "agreed"),
     [
@@ -111,4 +93,4 @@ def agree(printed: str, shown: str) -> bool:
     ],
 )
 def test_a_wait_may_be_shorter_than_the_page_shows(printed: str, agreed: bool) -> None:
-    assert agree(printed, '{"retryAfterMs": 1000}') is agreed
+    assert shell.agree(printed, '{"retryAfterMs": 1000}') is agreed
