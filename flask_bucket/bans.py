@@ -20,6 +20,9 @@ EXPECTED = 'Expected "<limit> for [<multiple>] <unit>", such as "20/hour for 1 d
 
 _FOR = re.compile(r"\s+for\s+", re.IGNORECASE)
 
+#: No ban lasts longer, in seconds: its end would be no date.
+LONGEST = 100 * 365 * 86_400
+
 
 @dataclass(frozen=True, slots=True, init=False)
 class Ban:
@@ -57,12 +60,10 @@ class Ban:
         key_func: Callable[[], Any | Awaitable[Any]] | None = None,
         name: str = "ban",
     ) -> None:
-        if isinstance(after, str) and lasts is None:
-            after, lasts = _divided(after)
         if isinstance(after, str):
-            after = Limit.parse(after)
+            after, lasts = _divided(after, lasts)
         if not isinstance(after, Limit) or isinstance(after, AtOnce):
-            raise ConfigError(f"A ban comes after a Limit on refusals, or its text, not {after!r}.")
+            raise _not_after(after)
         if key_func is not None:
             checked_function("key_func", key_func)
         seconds = _seconds(lasts)
@@ -96,6 +97,8 @@ class Ban:
 def make_bans(source: Any) -> tuple[Ban, ...]:
     """Return bans, each with a name of its own: of a text for one or several, a Ban, or a list.
 
+    None, an empty text and an empty list are no bans, as for limits of the application.
+
     :raises ConfigError: for anything else.
     """
     if source is None or source == "":
@@ -126,10 +129,14 @@ def checked_ban(source: Any) -> Ban | None:
 
     :raises ConfigError: for anything but one ban, or None.
     """
+    if source is None:
+        return None
     bans = make_bans(source)
+    if not bans:
+        raise ConfigError(f"{source!r} is no ban. Leave it out, or write None. {EXPECTED}")
     if len(bans) > 1:
         raise ConfigError(f"A rule has one ban, not {len(bans)}: given was {source!r}.")
-    return bans[0] if bans else None
+    return bans[0]
 
 
 def _read(part: object) -> tuple[Ban, ...]:
@@ -140,11 +147,49 @@ def _read(part: object) -> tuple[Ban, ...]:
     return tuple(Ban(text) for text in re.split("[;,]", part))
 
 
-def _divided(text: str) -> tuple[str, str]:
-    parts = _FOR.split(text.strip())
-    if len(parts) != 2:
-        raise ConfigError(f"{text!r:.200} is not a ban. {EXPECTED}")
-    return parts[0], parts[1]
+def _divided(text: str, lasts: Any) -> tuple[Limit, Any]:
+    """Return the limit that a text says, and how long the ban lasts: as it says, or as given."""
+    limit, *times = _FOR.split(text.strip())
+    if times and lasts is not None:
+        raise ConfigError(
+            f"{text!r:.200} already says how long the ban lasts, and {lasts!r:.200} was given as "
+            "well. Leave one of them out."
+        )
+    if lasts is None:
+        if len(times) != 1:
+            raise ConfigError(f"{text!r:.200} is not a ban. {EXPECTED}")
+        lasts = times[0]
+    if len(re.split("[;,]", limit)) > 1:
+        raise ConfigError(
+            f"A ban comes after one limit, not after several: given was {text!r:.200}. Write a Ban "
+            "for each of them, and give all of them to Limiter(bans=[...])."
+        )
+    if grammar.read_at_once(limit) is not None:
+        raise _not_after(limit)
+    return Limit.parse(limit), lasts
+
+
+def _not_after(after: object) -> ConfigError:
+    message = 'A ban comes after a limit on refusals, a rate such as "20/hour", and not after '
+    if isinstance(after, (str, AtOnce)):
+        return ConfigError(
+            f"{message}{str(after)!r}. To count the refusals for want of a slot, give the ban to "
+            f'that limit: limit("{after}", ban="20/hour for 1 day").'
+        )
+    return ConfigError(f"{message}{after!r:.200}.")
+
+
+def checked_time(text: str) -> Fraction:
+    """Return the seconds for which a text lets a ban last.
+
+    :raises ConfigError: unless that can be a ban, with the reason alone.
+    """
+    seconds = grammar.read_duration(text)
+    if seconds <= 0:
+        raise ConfigError('no time at all. Expected one above 0, such as "1 hour".')
+    if seconds > LONGEST:
+        raise ConfigError("a ban lasts for at most 100 years.")
+    return seconds
 
 
 def _seconds(lasts: object) -> Fraction:
@@ -154,18 +199,18 @@ def _seconds(lasts: object) -> Fraction:
         lasts = Fraction(lasts // timedelta(microseconds=1), SECOND)
     if isinstance(lasts, str):
         try:
-            lasts = grammar.read_duration(lasts)
+            lasts = checked_time(lasts)
         except ConfigError as error:
             raise ConfigError(f"{given!r:.200} is not how long a ban lasts: {error}") from None
     if isinstance(lasts, float) and isfinite(lasts):
         lasts = Fraction(str(lasts))  # the decimal that it prints as
-    if isinstance(lasts, (int, Fraction)) and not isinstance(lasts, bool) and 0 < lasts < EXACT:
+    if isinstance(lasts, (int, Fraction)) and not isinstance(lasts, bool) and 0 < lasts <= LONGEST:
         seconds = Fraction(lasts)
         if (seconds * SECOND).denominator == 1:
             return seconds
     raise ConfigError(
         f"{given!r:.200} is not how long a ban lasts: expected a text such as '1 day', a timedelta "
-        "or a number of seconds above 0, in whole microseconds."
+        "or a number of seconds above 0, in whole microseconds, and at most 100 years."
     )
 
 

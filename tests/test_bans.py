@@ -86,8 +86,36 @@ def test_a_ban_that_lasts_for_no_time_that_can_be_counted_is_refused(lasts: Any)
 
 @pytest.mark.parametrize("after", [20, None, ["20/hour"], AtOnce(5)])
 def test_a_ban_comes_after_a_limit(after: Any) -> None:
-    with pytest.raises(ConfigError, match="comes after a Limit"):
+    with pytest.raises(ConfigError, match="comes after a limit on refusals, a rate such as"):
         Ban(after, "1 day")
+
+
+@pytest.mark.parametrize("after", ["5 at once", AtOnce(5)])
+def test_a_ban_after_requests_at_once_is_told_where_to_stand(after: Any) -> None:
+    with pytest.raises(ConfigError, match=r'not after \'5 at once\'.*limit\("5 at once", ban='):
+        Ban(after, "1 day")
+    with pytest.raises(ConfigError, match=r'limit\("5 at once", ban='):
+        Ban("5 at once for 1 day")
+
+
+def test_a_ban_is_told_once_how_long_it_lasts() -> None:
+    with pytest.raises(ConfigError, match=r"already says how long .* '2 days' was given as well"):
+        Ban("20/hour for 1 day", "2 days")
+
+
+@pytest.mark.parametrize("lasts", ["1 day", DAY])
+def test_a_ban_comes_after_one_limit_only(lasts: Any) -> None:
+    with pytest.raises(ConfigError, match=r"after one limit, .* '20/hour; 5/minute'"):
+        Ban("20/hour; 5/minute", lasts)
+    with pytest.raises(ConfigError, match="after one limit"):
+        Ban("20/hour; 5/minute for 1 day")
+
+
+@pytest.mark.parametrize("lasts", ["101 years", "1000000 years", 101 * 365 * DAY, timedelta.max])
+def test_no_ban_lasts_for_more_than_a_hundred_years(lasts: Any) -> None:
+    assert Ban("20/hour", "100 years").lasts == 100 * 365 * DAY
+    with pytest.raises(ConfigError, match="at most 100 years"):
+        Ban("20/hour", lasts)
 
 
 def test_a_key_function_that_cannot_be_called_is_refused_where_it_is_written() -> None:
@@ -106,7 +134,7 @@ def test_the_debt_of_a_ban_decides_about_the_ticks_that_it_is_counted_in() -> No
 
 def test_a_ban_that_no_tick_can_count_exactly_is_refused() -> None:
     with pytest.raises(ConfigError, match="cannot be counted exactly"):
-        Ban("1000003/second burst 5", "1000000 years")
+        Ban("99999937/second burst 5", "100 years")
     with pytest.raises(ConfigError, match="cannot be counted exactly"):
         Ban("1000003/second burst 5", Fraction(365 * DAY * SECOND + 1, SECOND))
 
@@ -161,5 +189,9 @@ def test_a_setting_wins_over_the_constructor() -> None:
 def test_a_rule_has_one_ban_at_most() -> None:
     assert checked_ban(None) is None
     assert checked_ban("20/hour for 1 day") == Ban("20/hour for 1 day")
+    nothing: Any
+    for nothing in ("", [], ()):
+        with pytest.raises(ConfigError, match=r"is no ban\. Leave it out, or write None"):
+            checked_ban(nothing)
     with pytest.raises(ConfigError, match="one ban, not 2"):
         checked_ban("20/hour for 1 day; 100/day for 1 week")

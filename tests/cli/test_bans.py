@@ -10,6 +10,7 @@ import pytest
 from flask import Flask, g
 
 from flask_bucket import Ban, Limiter, Rule, request_header
+from flask_bucket.cli.bans import date_of
 from tests.cli.conftest import codes, examine, get, run_in
 from tests.servers import Server
 
@@ -60,6 +61,7 @@ def test_a_client_is_banned_by_hand(app: Flask) -> None:
     said = run_in(app)("ban", ME, "--for", "1 hour")
     assert said.code == 0
     assert said.out.startswith(f"{ME} is banned for 1 h, until 20")
+    assert said.out.endswith(", by the ban 'ban' (after 2/hour) of the Limiter 'bucket'.\n")
     assert get(app, "/search") == [429]
     assert get(app, "/search", address=OTHER) == [200]
     (banned,) = run_in(app)("bans", "--json").data["bans"]
@@ -102,7 +104,8 @@ def test_after_a_ban_by_hand_there_is_one_token(app: Flask) -> None:
 
 
 def test_an_address_is_banned_with_its_network(app: Flask) -> None:
-    run_in(app)("ban", "2001:db8::1")
+    said = run_in(app)("ban", "2001:db8::1")
+    assert said.out.startswith("2001:db8::/64 is banned for 1 d")
     assert get(app, "/search", address="2001:db8::2") == [429]
 
 
@@ -114,17 +117,114 @@ def test_a_ban_by_another_key_is_of_that(valkey: Server) -> None:
     assert client.get("/search", headers={"X-API-Key": "k2"}).status_code == 200
 
 
-@pytest.mark.parametrize("text", ["soon", "1 fortnight", "0 hours", "900000 years"])
+def two_bans(valkey: Server, **options: Any) -> Flask:
+    return make(valkey, [Ban("3/minute", "5 minutes"), Ban("5/hour", "2 days", **options)])
+
+
+def test_all_bans_of_a_key_begin_and_each_is_named(valkey: Server) -> None:
+    app = two_bans(valkey)
+    short, long = run_in(app)("ban", ME).out.splitlines()
+    assert short.startswith(f"{ME} is banned for 5 min, until 20")
+    assert short.endswith(" by the ban 'ban' (after 3/minute) of the Limiter 'bucket'.")
+    assert long.startswith(f"{ME} is banned for 2 d, until 20")
+    assert long.endswith(" by the ban 'ban-2' (after 5/hour) of the Limiter 'bucket'.")
+    assert [b["after"] for b in run_in(app)("bans", "--json").data["bans"]] == [
+        "3/minute",
+        "5/hour",
+    ]
+
+
+def test_one_of_several_bans_is_chosen_by_its_name(valkey: Server) -> None:
+    app = two_bans(valkey)
+    said = run_in(app)("ban", ME, "--ban", "ban-2", "--json").data
+    assert [(b["ban"], b["after"], b["clients"]) for b in said["bans"]] == [
+        ("ban-2", "5/hour", [ME])
+    ]
+    assert [b["name"] for b in run_in(app)("bans", "--json").data["bans"]] == ["ban-2"]
+
+
+def test_bans_of_several_keys_have_to_be_told_apart(valkey: Server) -> None:
+    app = two_bans(valkey, name="by-key", key_func=request_header("X-API-Key"))
+    said = run_in(app)("ban", ME)
+    assert (said.code, said.out) == (2, "")
+    assert "Say with --ban" in said.err
+    assert "ban (after 3/minute for 5 minutes, by client_address); by-key (after" in said.err
+    assert run_in(app)("ban", "k1", "--ban", "by-key").code == 0
+    (banned,) = run_in(app)("bans", "--json").data["bans"]
+    assert (banned["client"], banned["name"]) == ("k1", "by-key")
+
+
+def test_a_ban_that_there_is_not_is_an_error(app: Flask) -> None:
+    said = run_in(app)("ban", ME, "--ban", "own")
+    assert (said.code, said.out) == (1, "")
+    assert "No Limiter has a ban 'own'. There are 'ban'." in said.err
+
+
+def test_a_limiter_without_a_ban_is_named(app: Flask) -> None:
+    Limiter(app, name="two")
+    said = run_in(app)("ban", ME, "--limiter", "two")
+    assert (said.code, said.out) == (1, "")
+    assert "The Limiter 'two' has no ban of its own" in said.err
+
+
+@pytest.mark.parametrize("text", ["soon", "1 fortnight", "", "-1 hours"])
 def test_a_time_that_is_none_is_refused(app: Flask, text: str) -> None:
     said = run_in(app)("ban", ME, "--for", text)
     assert (said.code, said.out) == (2, "")
     assert f"--for '{text}'" in said.err
 
 
+def test_a_ban_by_hand_lasts_for_some_time(app: Flask) -> None:
+    said = run_in(app)("ban", ME, "--for", "0 hours")
+    assert (said.code, said.out) == (2, "")
+    assert "--for '0 hours': no time at all. Expected one above 0" in said.err
+
+
+def test_a_ban_by_hand_lasts_for_a_hundred_years_at_most(app: Flask) -> None:
+    assert run_in(app)("ban", ME, "--for", "100 years").code == 0
+    assert run_in(app)("bans").code == 0
+    said = run_in(app)("ban", ME, "--for", "101 years")
+    assert (said.code, said.out) == (2, "")
+    assert "a ban lasts for at most 100 years" in said.err
+
+
+def test_a_time_that_cannot_be_counted_is_refused_with_the_longest_that_can(
+    valkey: Server,
+) -> None:
+    app = make(valkey, "1003/second burst 5 for 1 hour")
+    said = run_in(app)("ban", ME, "--for", "90 years")
+    assert (said.code, said.out) == (2, "")
+    assert "counted exactly by the ban 'ban'" in said.err
+    longest = said.err.split("at most ")[1].split(" d")[0]
+    assert run_in(app)("ban", ME, "--for", f"{longest} days").code == 0
+    assert run_in(app)("ban", ME, "--for", f"{int(longest) + 1} days").code == 2
+
+
+@pytest.mark.parametrize("client", ["", "  "])
+def test_a_client_has_a_name(app: Flask, client: str) -> None:
+    said = run_in(app)("ban", client)
+    assert (said.code, said.out) == (2, "")
+    assert "Expected what the key function of the ban returns" in said.err
+
+
+def test_a_time_that_is_no_date_is_shown_all_the_same() -> None:
+    assert date_of(3.1e13) == "after 9999"
+    assert date_of(1e300) == "after 9999"
+
+
 def test_without_a_configured_ban_nobody_can_be_banned(valkey: Server) -> None:
     said = run_in(make(valkey, ()))("ban", ME, "--for", "1 hour")
     assert said.code == 1
     assert "BUCKET_BANS" in said.err
+
+
+def test_limiters_that_are_switched_off_are_told_of(valkey: Server) -> None:
+    app = make(valkey, BUCKET_ENABLED=False)
+    said = run_in(app)("ban", ME)
+    assert said.code == 0
+    assert said.out.startswith(f"{ME} is banned")
+    assert "The Limiter 'bucket' is switched off here (BUCKET_ENABLED)" in said.err
+    assert run_in(app)("ban", ME, "--json").data["bans"][0]["enforced"] is False
 
 
 def test_a_dry_run_bans_nobody(valkey: Server) -> None:
