@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 from fractions import Fraction
-from math import isfinite
 
 from . import grammar
 from .errors import ConfigError
@@ -19,6 +18,9 @@ HOLDS = 60
 #: No request runs for longer than a day, and a worker that dies costs its slots for this long.
 LONGEST = 86_400
 
+#: What the clock can tell apart.
+SHORTEST = Fraction(1, SECOND)
+
 
 class AtOnce(Limit):
     """How many requests of a client may run at the same time.
@@ -28,7 +30,7 @@ class AtOnce(Limit):
 
     :param number: the slots, a whole number of at least 1.
     :param holds: seconds after which a slot is free in any case, whatever became of the worker;
-        above 0, and at most a day. Set it to the server's own timeout for a request: one that
+        from a microsecond to a day. Set it to the server's own timeout for a request: one that
         runs longer is no longer counted.
     :param name: identifies the slots in the store, as that of a :class:`Limit` does its bucket; by
         default ``at-once``.
@@ -52,7 +54,29 @@ class AtOnce(Limit):
                 'Expected one such as AtOnce(5), or "5 at once" in a rule.'
             )
         name = NAME if name is None else name
-        Limit.__init__(self, number, number, checked_holds(holds), name)
+        per = checked_holds(holds)
+        try:
+            Limit.__init__(self, number, number, per, name)
+        except ConfigError:
+            Limit(1, 1, name=name)  # which tells what is wrong with a name
+            raise ConfigError(
+                f"AtOnce({number}, holds={holds!r}) cannot be counted exactly in integers below "
+                "2**53. Take fewer slots, or a rounder time."
+            ) from None
+
+    @classmethod
+    def parse(cls, text: str, *, name: str | None = None) -> AtOnce:
+        """Read the text of one, such as ``"5 at once"``.
+
+        :raises ConfigError: for anything else.
+        """
+        number = grammar.read_at_once(text) if isinstance(text, str) else None
+        if number is None:
+            raise ConfigError(
+                f'{text!r:.200} is not a number of requests at once: expected "5 at once", or '
+                "another whole number."
+            )
+        return cls(number, name=name)
 
     @property
     def holds(self) -> Fraction:
@@ -123,13 +147,15 @@ def parse_many(text: str) -> tuple[Limit, ...]:
 def checked_holds(holds: object) -> Number:
     """Return the seconds that a slot is held at most.
 
-    :raises ConfigError: unless it is a number above 0, of at most a day.
+    :raises ConfigError: unless it is a number, from a microsecond to a day.
     """
     plain = isinstance(holds, (int, float, Decimal, Fraction)) and not isinstance(holds, bool)
-    if not plain or not isfinite(holds) or not 0 < holds <= LONGEST:  # type: ignore[arg-type, operator]  # plain
+    if isinstance(holds, Decimal):
+        plain = holds.is_finite()  # others cannot all be compared
+    if not plain or not SHORTEST <= holds <= LONGEST:  # type: ignore[operator]  # plain
         raise ConfigError(
-            f"holds is {holds!r}; expected the seconds after which a slot is free in any case, "
-            f"above 0 and at most {LONGEST}, such as 60."
+            f"holds is {holds!r:.200}; expected the seconds after which a slot is free in any "
+            "case, from a microsecond (1e-6) to a day (86400), such as 60."
         )
     return holds  # type: ignore[return-value]  # plain
 

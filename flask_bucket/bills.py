@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from .at_once import AtOnce
+from .at_once import AtOnce, parse_many
 from .bound import OF_LIMITER, BoundRule, Facts, checked_key
 from .clients import LONGEST_CACHED
 from .decisions import Charge, Charges
@@ -63,12 +63,12 @@ def charges_by_hand(
     """
     if not isinstance(limits, (str, Limit)):
         raise ConfigError(f"{limits!r} is not a limit. Expected a Limit, or a text for one.")
-    if isinstance(limits, AtOnce):
+    several = (limits,) if isinstance(limits, Limit) else parse_many(limits)
+    if any(isinstance(limit, AtOnce) for limit in several):
         raise ConfigError(
             f"{limits!r} is for requests: after a call by hand, nobody would give the slot back. "
             "Use limiter.limit(...) in a with statement."
         )
-    several = (limits,) if isinstance(limits, Limit) else Limit.parse_many(limits)
     cost, start = checked_cost(cost), spelling.start(client_by_hand(key))
     place = spelled(checked_scope(scope))
     return [Charge(x, start + ending(place, x.name), cost) for x in distinct_names(several)]

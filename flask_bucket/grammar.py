@@ -39,6 +39,11 @@ EXPECTED_DURATION = (
     "ms, second, minute, hour, day, week, month and year"
 )
 _AT_ONCE = re.compile(r"(\d{1,30})\s+at\s+once", re.IGNORECASE | re.ASCII)
+#: Words that people write for it.
+_LIKE_AT_ONCE = re.compile(
+    r"at[ _-]?once|at (?:a|the same) time|concurren|simultan|parallel|in[ -]?flight", re.IGNORECASE
+)
+_BAN = re.compile(r"(?P<limit>.+?) for (?P<time>.+)", re.IGNORECASE)
 EXPECTED = (
     'expected "<amount>/<unit>" or "<amount> per [<multiple>] <unit>", optionally followed by '
     '"burst <capacity>", such as "5/second burst 20" or "100 per 15 minutes"; units are '
@@ -66,13 +71,8 @@ def read(text: str) -> tuple[int, Fraction, Fraction]:
     """
     # Without runs of blanks, matching takes no longer than the text.
     match = _TEXT.fullmatch(" ".join(text.split())) if len(text) <= LONGEST_TEXT else None
-    if match is None and read_at_once(text) is not None:
-        raise ConfigError(
-            "it limits requests at once, and a rate was expected. Write it in a rule, such as "
-            '@limiter.limit("5 at once"), or as the value AtOnce(5).'
-        )
     if match is None:
-        raise ConfigError(f"{EXPECTED}.")
+        raise ConfigError(_meant(text) or f"{EXPECTED}.")
     unit = _unit(match["unit"])
     if unit is None:
         raise ConfigError(f'unknown unit "{match["unit"]}"; {EXPECTED}.')
@@ -86,6 +86,30 @@ def read(text: str) -> tuple[int, Fraction, Fraction]:
         )
     period = Fraction(match["multiple"] or 1) * _UNITS[unit]
     return int(match["burst"] or amount), amount, period
+
+
+def _meant(text: str) -> str | None:
+    """Return what to write for a text that is something else than a rate, if that is clear."""
+    if len(text) > LONGEST_TEXT:
+        return None
+    if read_at_once(text) is not None:
+        return (
+            "it limits requests at once, and a rate was expected. Write it in a rule, such as "
+            '@limiter.limit("5 at once"), or as the value AtOnce(5).'
+        )
+    ban = _BAN.fullmatch(" ".join(text.split()))
+    if ban is not None and (_TEXT.fullmatch(ban["limit"]) or read_at_once(ban["limit"])):
+        return (
+            f"it says how long a ban lasts, and a limit has none. Write the limit, and beside it a "
+            f'ban for those who are refused too often: ban="20/hour for {ban["time"]}", or '
+            "Limiter(bans=...) for the whole application."
+        )
+    if _LIKE_AT_ONCE.search(" ".join(text.split())):
+        return (
+            'a limit on requests at once is a whole number and two words, such as "5 at once", and '
+            "stands in a rule. It has no burst. How long a slot is held is an option: holds=60."
+        )
+    return None
 
 
 def read_duration(text: str) -> Fraction:

@@ -135,18 +135,22 @@ class Rule:
             checked_holds(self.holds)
         if callable(self.limits):
             return
-        slots = [limit for limit in self.limits if isinstance(limit, AtOnce)]
-        if self.holds is not None and not slots:
+        self._check_slots(self.limits)
+        if self.holds is not None and not any(isinstance(x, AtOnce) for x in self.limits):
             raise ConfigError(
                 f"holds={self.holds!r} goes with a limit on requests at once, such as "
                 f'"5 at once". {self.rule!r} has no such limit.'
             )
+
+    def _check_slots(self, limits: tuple[Limit, ...]) -> None:
+        """Check the options of a rule beside its limits on requests at once."""
+        slots = [limit for limit in limits if isinstance(limit, AtOnce)]
         if slots and self.lease:
             raise ConfigError(
                 f"lease={self.lease!r} does not go with {slots[0]}: each request has to ask for "
                 "its slot. Leave it out."
             )
-        if slots and len(slots) == len(self.limits):
+        if slots and len(slots) == len(limits):
             given = [what for what in _OF_TOKENS if what in _options_of(self)]
             if given:
                 raise ConfigError(
@@ -172,7 +176,16 @@ class Rule:
         # A wrong burst or name is found here, not at the first request.
         Limit(1 if self.burst is None else self.burst, 1, name=self.name)
         asked = plain(source)
-        return wraps(source)(lambda: limits_returned(asked(), self.burst, self.name, self.holds))
+        checks = self.lease or any(what in _options_of(self) for what in _OF_TOKENS)
+
+        @wraps(source)
+        def returned() -> tuple[Limit, ...]:
+            limits = limits_returned(asked(), self.burst, self.name, self.holds)
+            if checks:
+                self._check_slots(limits)
+            return limits
+
+        return returned
 
     def _of_numbers(self) -> Limit:
         if self.rule is not None or self.burst is not None:

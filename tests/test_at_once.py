@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -34,11 +35,35 @@ def test_a_number_at_once_stands_beside_rates(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["at once", "5at once", "5 atonce", "1.5 at once", "-1 at once", "5 at once burst 9"]
+    "text",
+    [
+        "at once",
+        "5at once",
+        "5 atonce",
+        "1.5 at once",
+        "-1 at once",
+        "five at once",
+        "5 at once burst 9",
+        "5 at once holds 30",
+        "5/second at once",
+        "5 concurrent",
+        "5 at a  time",
+        "3 at the same time",
+        "5 in flight",
+        "5 at once; 5 concurrently",
+    ],
 )
-def test_another_text_is_no_number_at_once(text: str) -> None:
-    with pytest.raises(ConfigError, match='a rule may also say "5 at once"'):
+def test_another_text_is_told_how_a_number_at_once_is_written(text: str) -> None:
+    with pytest.raises(ConfigError, match=r'two words, such as "5 at once", .* option: holds=60'):
         Rule(text)
+    with pytest.raises(ConfigError, match='such as "5 at once"'):
+        Limit(text)
+
+
+def test_a_ban_in_the_place_of_a_limit_is_told_where_to_stand() -> None:
+    for text in ("20/hour for 1 day", "5 at once for 1 day"):
+        with pytest.raises(ConfigError, match='ban="20/hour for 1 day", or Limiter'):
+            Rule(text)
 
 
 def test_none_at_once_would_allow_nothing() -> None:
@@ -52,10 +77,28 @@ def test_a_number_of_slots_is_a_whole_number(number: Any) -> None:
         AtOnce(number)
 
 
-@pytest.mark.parametrize("holds", [0, -1, float("nan"), float("inf"), True, "60", 86_401, None])
-def test_slots_are_held_for_at_most_a_day(holds: Any) -> None:
-    with pytest.raises(ConfigError, match="free in any case, above 0 and at most 86400"):
+@pytest.mark.parametrize(
+    "holds",
+    [
+        *(0, -1, float("nan"), float("inf"), True, "60", 86_401, 10**400, None),
+        *map(Decimal, ("NaN", "sNaN", "-Infinity", "1e999999", "1e-999999")),
+        *(1e-300, Fraction(1, 10**9)),
+    ],
+)
+def test_slots_are_held_for_a_microsecond_to_a_day(holds: Any) -> None:
+    with pytest.raises(ConfigError, match=r"^holds is .* from a microsecond \(1e-6\) to a day"):
         AtOnce(5, holds=holds)
+    with pytest.raises(ConfigError, match=r"^holds is "):
+        Rule("5 at once", holds=holds or 0)
+
+
+@pytest.mark.parametrize(
+    "given", [{"number": 10**40}, {"number": 7, "holds": Fraction(10**20 + 39, 10**20 + 129)}]
+)
+def test_what_cannot_be_counted_is_told_in_words_of_slots(given: Any) -> None:
+    with pytest.raises(ConfigError, match=r"^AtOnce\(.* fewer slots, or a rounder time") as raised:
+        AtOnce(**given)
+    assert "capacity" not in str(raised.value)
 
 
 @pytest.mark.parametrize("holds", [0.25, 1, Fraction(1, 3), 86_400])
@@ -63,8 +106,8 @@ def test_the_time_of_slots_is_kept_exactly(holds: Any) -> None:
     assert AtOnce(7, holds=holds).holds == Fraction(holds)
 
 
-def test_a_slot_is_held_for_a_microsecond_at_least() -> None:
-    assert AtOnce(1, holds=Fraction(1, 10**9)).lasts == 1
+def test_a_slot_is_held_for_whole_microseconds_rounded_up() -> None:
+    assert AtOnce(1, holds=Fraction(3, 2_000_000)).lasts == 2
 
 
 def test_values_are_equal_by_what_they_say() -> None:
@@ -137,6 +180,19 @@ def test_a_rule_is_not_given_another_time_where_it_is_used() -> None:
 
 def test_beside_a_rate_the_options_of_tokens_concern_the_rate() -> None:
     Rule("10/second; 3 at once", cost=2, deduct_when=lambda response: True, low=0.5)
+
+
+def test_a_value_is_read_from_its_text() -> None:
+    assert AtOnce.parse(" 5 at  once", name="export") == AtOnce(5, name="export")
+    assert AtOnce.parse_many("5 at once; 3 at once") == (AtOnce(5), AtOnce(3))
+
+
+@pytest.mark.parametrize("text", ["5/second", "5", "", None, 5])
+def test_a_rate_is_not_read_as_a_value_at_once(text: Any) -> None:
+    with pytest.raises(ConfigError, match='is not a number of requests at once: expected "5 at'):
+        AtOnce.parse(text)
+    with pytest.raises(ConfigError, match="is not a"):
+        AtOnce.parse_many(text)
 
 
 def test_the_scope_of_a_returned_number_is_read_back() -> None:

@@ -134,6 +134,25 @@ def test_a_function_returns_how_many(app: Flask, limiter: Limiter, client: Flask
     assert at_once(client, 3) == [200, 200, 429]
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"cost": lambda: 2}, {"deduct_when": lambda response: False}, {"lease": 0.5}, {"low": 0.5}],
+    ids=list,
+)
+def test_a_function_returns_no_slots_beside_options_of_tokens(
+    app: Flask, limiter: Limiter, client: FlaskClient, options: Any
+) -> None:
+    app.testing = True
+    app.get("/")(limiter.limit(lambda: request.args["plan"], **options)(answer()))
+    assert client.get("/?plan=5/second").status_code == 200
+    for plan in ("2 at once", "5/second; 2 at once"):
+        if plan == "2 at once" or "lease" in options:
+            with pytest.raises(ConfigError, match=next(iter(options))):
+                client.get("/", query_string={"plan": plan})
+        else:
+            assert client.get("/", query_string={"plan": plan}).status_code == 200
+
+
 def test_a_slot_and_a_bucket_of_one_name_are_two(
     app: Flask, limiter: Limiter, client: FlaskClient
 ) -> None:
@@ -807,7 +826,7 @@ def test_nobody_consumes_or_peeks_at_slots_by_hand(
 ) -> None:
     with app.app_context():
         for call in (limiter.consume, limiter.peek):
-            with pytest.raises(ConfigError):
+            with pytest.raises(ConfigError, match=r"is for requests: .* in a with statement"):
                 call(limit, "alice")
 
 
