@@ -128,7 +128,7 @@ def _options(key: str, value: object) -> Mapping[str, Any]:
         if name in value:
             raise ConfigError(f"{key} holds {name!r}, which has a key of its own: set {own}.")
     if type(value.get("db", 0)) is not int:
-        raise _refuse(key, value, "a number for 'db'")
+        raise _refuse(f"{key}['db']", value["db"], "a whole number")
     return dict(value)
 
 

@@ -97,8 +97,8 @@ class Registry:
     on_breach: Callable[[Decision], Any] | None
     #: Whether any of these functions must be awaited.
     has_async: bool
-    #: A URL, a client of redis-py, a store, or None.
-    redis: object
+    #: A URL, a client of redis-py, a store, or None. Its repr may show a password.
+    redis: object = field(repr=False)
     apps: WeakSet[App] = field(default_factory=WeakSet)
     blueprints: WeakKeyDictionary[Blueprint, list[BlueprintLimit]] = field(
         default_factory=WeakKeyDictionary

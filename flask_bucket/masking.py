@@ -7,8 +7,8 @@ is in either, however malformed the setting is: what cannot be told apart from o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from inspect import isroutine
 
 HIDDEN = "***"
 
@@ -52,28 +52,42 @@ def masked(name: str, value: object) -> object:
     """
     if value is None:
         return None
+    if is_secret(name):
+        return HIDDEN
+    if name.lower().endswith("options"):
+        return _masked_options(value)
     if isinstance(value, Mapping):
         return {key: masked(str(key), one) for key, one in value.items()}
-    if name.lower().endswith("options"):
-        return f"a {type(value).__name__}"  # of which any part may be a password
     if name.lower().endswith("url"):
         return masked_url(value)
-    return HIDDEN if _SECRET.search(name) else value
+    return value
+
+
+def _masked_options(value: object) -> object:
+    """Return options as they may be shown. Any text among them may be a password."""
+    if not isinstance(value, Mapping):
+        return f"a {type(value).__name__}"
+    return {
+        key: masked(str(key), one) if isinstance(one, (int, float)) else HIDDEN
+        for key, one in value.items()
+    }
+
+
+def is_secret(name: str) -> bool:
+    """Return whether a setting or an option with this name holds a secret, or names a user."""
+    return _SECRET.search(name) is not None
 
 
 def shown(value: object) -> str:
     """Return how to show a value that is not what was expected, and may be a URL.
 
-    >>> shown(5), shown("redis://:hunter2@host")
-    ('5', "'redis://***@host'")
+    Any part of a list or of an object, such as a pool of connections, may be a password.
+
+    >>> shown(5), shown("redis://:hunter2@host"), shown(["hunter2"])
+    ('5', "'redis://***@host'", 'an instance of list')
     """
     if isinstance(value, (str, bytes)):
         return repr(masked_url(value))
-    return f"{value!r:.200}"
-
-
-def without(text: str, secrets: Iterable[Any]) -> str:
-    """Return a text in which these secrets do not stand, such as the message of a library."""
-    for secret in sorted({str(one) for one in secrets if one}, key=len, reverse=True):
-        text = text.replace(secret, HIDDEN)
-    return text
+    if value is None or isinstance(value, (int, float, type)) or isroutine(value):
+        return f"{value!r:.200}"
+    return f"an instance of {type(value).__qualname__}"

@@ -128,7 +128,7 @@ def missing_attribute(name: str) -> AttributeError:
 
 def no_application(given: object) -> ConfigError:
     """Return the error for something that stands where the application is expected."""
-    return ConfigError(f"{shown(given)} is not a Flask application. {CONSTRUCTOR}")
+    return ConfigError(f"Limiter was given {shown(given)} as its application. {CONSTRUCTOR}")
 
 
 def hinting(

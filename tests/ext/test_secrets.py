@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import redis
+import redis.asyncio
 from flask import Flask
 
-from flask_bucket import Limiter, RedisStore
+from flask_bucket import ConfigError, Limiter, RedisStore
 from flask_bucket.cli import bucket
 
 SECRET = "hunter2"
@@ -38,6 +40,7 @@ URLS = [
     f"redis+sentinel://user:{SECRET}@host:none/service/0",
     f"redis+cluster://user:{SECRET}@host/3",
     f"redis+cluster://user:{SECRET}@host:none",
+    f"redis://:{SECRET}@ho\N{ACCOUNT OF}st",
     SECRET.encode(),
     f"redis://:{SECRET}@host".encode(),
 ]
@@ -46,6 +49,8 @@ SETTINGS: list[tuple[str, Any]] = [
     *(("REDIS_URL", url) for url in URLS),
     ("KEY_SECRET", SECRET.encode()),
     ("KEY_SECRET", [SECRET]),
+    ("KEY_SECRET", {"secret": SECRET}),
+    ("KEY_SECRET", {"first": {"second": SECRET}}),
     ("REDIS_OPTIONS", f"password={SECRET}"),
     ("REDIS_OPTIONS", [SECRET]),
     ("REDIS_OPTIONS", {"password": SECRET, "db": "first"}),
@@ -53,6 +58,10 @@ SETTINGS: list[tuple[str, Any]] = [
     ("REDIS_OPTIONS", {"password": SECRET, "no_such_option": 3}),
     ("REDIS_OPTIONS", {"password": SECRET, 5: 3}),
     ("REDIS_OPTIONS", {"username": SECRET, "ssl_ca_certs": 5}),
+    ("REDIS_OPTIONS", {"username": SECRET, "credential_provider": SECRET}),
+    ("REDIS_OPTIONS", {"nodes": [f"redis://:{SECRET}@host"], "db": "first"}),
+    ("REDIS_OPTIONS", {"url": f"redis://:{SECRET}@host"}),
+    ("REDIS_OPTIONS", {"sentinel_kwargs": SECRET}),
 ]
 
 
@@ -91,6 +100,56 @@ def test_a_wrong_url_is_told_without_its_secret_wherever_it_is_given(url: Any) -
         assert SECRET not in " ".join(said(raised.value))
 
 
+@pytest.mark.parametrize(
+    "thing",
+    [
+        [f"redis://:{SECRET}@host"],
+        {"url": f"redis://:{SECRET}@host"},
+        redis.ConnectionPool(password=SECRET),
+        redis.asyncio.ConnectionPool(password=SECRET),
+    ],
+    ids=lambda thing: type(thing).__name__,
+)
+def test_a_thing_that_is_no_store_is_told_without_its_secret(thing: Any) -> None:
+    for give in (
+        lambda: RedisStore(thing),
+        lambda: Limiter(thing),
+        lambda: Limiter(Flask("secretive"), redis=thing),
+    ):
+        with pytest.raises(ConfigError, match="an instance of") as raised:
+            give()
+        assert SECRET not in " ".join(said(raised.value))
+
+
+def test_a_url_given_to_redis_store_itself_is_told_to_go_to_from_url() -> None:
+    with pytest.raises(ConfigError, match=r"not 'redis://\*\*\*@host'.*RedisStore\.from_url"):
+        RedisStore(f"redis://:{SECRET}@host")  # type: ignore[arg-type]  # that is the mistake
+
+
+@pytest.mark.parametrize("url", ["redis://host/0?db=first", "redis://host/first"])
+def test_the_error_for_a_url_alone_speaks_of_no_options_and_ends_each_sentence_once(
+    url: str,
+) -> None:
+    with pytest.raises(ConfigError) as raised:
+        RedisStore.from_url(url)
+    assert "the options" not in str(raised.value)
+    assert ".." not in str(raised.value)
+
+
+@pytest.mark.parametrize("secret", ["x", "option", "unexpected"])
+def test_a_secret_that_is_a_word_of_the_message_changes_nothing_in_it(secret: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        RedisStore.from_url("redis://host", password=secret, pasword=secret)
+    assert "redis-py's connections have no option 'pasword'. Expected" in str(raised.value)
+
+
+def test_a_password_in_a_url_may_hold_a_character_that_normalises_to_another() -> None:
+    store = RedisStore.from_url("redis://us%40er:a\N{ACCOUNT OF}b%2Fc@127.0.0.1:1/0")
+    settings = store.client.connection_pool.connection_kwargs
+    assert (settings["username"], settings["password"]) == ("us@er", "a\N{ACCOUNT OF}b/c")
+    store.close()
+
+
 @pytest.fixture
 def app() -> Iterator[Flask]:
     """An application with secrets in every setting, whose server is not there."""
@@ -105,14 +164,41 @@ def app() -> Iterator[Flask]:
     made.extensions["flask_bucket"]["bucket"].store.close()
 
 
-def test_no_repr_of_what_an_application_keeps_shows_a_secret(app: Flask) -> None:
-    enforcer = app.extensions["flask_bucket"]["bucket"]
-    things: list[Any] = [enforcer, enforcer.config, enforcer.spelling, enforcer.store]
-    while (inner := getattr(things[-1], "store", None)) is not None:
-        things.append(inner)
-    link = things[-1]._link
-    things += [link, *vars(things[-1]).values(), vars(enforcer)]
-    assert SECRET not in " ".join(map(repr, things))
+def kept(thing: object, seen: dict[int, object]) -> Iterator[object]:
+    """Yield a thing and all that it is made of, as far as it is ours or a container."""
+    ours = type(thing).__module__.startswith("flask_bucket")
+    if id(thing) in seen or not (ours or isinstance(thing, (dict, list, tuple, set))):
+        return
+    seen[id(thing)] = thing
+    yield thing
+    parts = list(thing.values() if isinstance(thing, dict) else [])
+    parts += thing if isinstance(thing, (list, tuple, set)) else []
+    parts += getattr(thing, "__dict__", {}).values()
+    slots = [name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ())]
+    for part in (*parts, *(getattr(thing, name, None) for name in slots)):
+        yield from kept(part, seen)
+
+
+@pytest.mark.parametrize("given", ["setting", "argument", "client"])
+def test_no_repr_of_what_a_limiter_keeps_shows_a_secret(given: str) -> None:
+    app = Flask("secretive")
+    app.config["BUCKET_KEY_SECRET"] = SECRET
+    url = f"redis://{SECRET}:{SECRET}@127.0.0.1:1/0"
+    handed: Any = {"argument": url, "client": redis.Redis.from_url(url, socket_timeout=0.1)}
+    if given == "setting":
+        app.config["BUCKET_REDIS_URL"] = url
+        app.config["BUCKET_REDIS_OPTIONS"] = {"client_name": "shop", "password": SECRET}
+    limiter = Limiter(app, default_limits=["5/minute"], redis=handed.get(given))
+    app.get("/")(lambda: "fine")
+    app.test_client().get("/")
+    found = [*kept([limiter, app.extensions], {})]
+    assert {"Registry", "Enforcer", "Config", "Spelling", "RedisStore", "Link"} <= {
+        type(thing).__name__ for thing in found
+    }
+    containers = (dict, list, tuple, set)  # of which some hold a setting as it was given
+    reprs = [repr(thing) for thing in found if not isinstance(thing, containers)]
+    assert [text for text in reprs if SECRET in text] == []
+    app.extensions["flask_bucket"]["bucket"].store.close()
 
 
 def test_no_log_and_no_health_answer_shows_a_secret(

@@ -45,6 +45,10 @@ def test_an_option_that_would_undo_a_promise_is_refused(
         ("socket_timeout=5", "set BUCKET_TIMEOUT"),
         ("socket_connect_timeout=5", "set BUCKET_CONNECT_TIMEOUT"),
         ("retry_on_timeout=true", RETRIES),
+        ("max_connections=3", "set BUCKET_MAX_CONNECTIONS"),
+        ("timeout=5", "set BUCKET_TIMEOUT"),
+        ("connect_timeout=5", "set BUCKET_CONNECT_TIMEOUT"),
+        ("key_prefix=shop", "set BUCKET_KEY_PREFIX"),
     ],
 )
 def test_it_is_refused_in_a_url_too(url: str, option: str, advice: str) -> None:

@@ -9,12 +9,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from ...config import OWN_OPTIONS
 from . import library
 
 _TWICE = "a charge must not be sent twice, so nothing is retried"
 
 #: Options that a URL and BUCKET_REDIS_OPTIONS must not hold, and why.
 REFUSED = {
+    **{name: f"set {key}" for name, key in OWN_OPTIONS.items()},
     "socket_timeout": "set BUCKET_TIMEOUT: it counts for a whole call",
     "socket_connect_timeout": "set BUCKET_CONNECT_TIMEOUT: it counts for all steps together",
     "retry": _TWICE,

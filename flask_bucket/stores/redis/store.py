@@ -39,8 +39,8 @@ class RedisStore:
     ) -> None:
         if not callable(getattr(client, "execute_command", None)):
             raise ConfigError(
-                f"{shown(client)} is neither a URL, nor a client of redis-py, nor a store. "
-                "Expected one, such as 'redis://localhost:6379/0'."
+                f"RedisStore takes a client of redis-py, not {shown(client)}. Expected one such as "
+                "redis.Redis(...). For a URL, write RedisStore.from_url(url)."
             )
         self._use(link_by(client), key_prefix)
 

@@ -13,7 +13,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from ...errors import ConfigError
-from ...masking import masked_url, without
+from ...masking import HIDDEN, is_secret, masked_url
 from . import library
 from .dialing import Address
 from .options import check
@@ -63,17 +63,20 @@ def place(url: object, timeout: float, connect_timeout: float, options: Mapping[
     try:
         return _place(url, defaults, options)
     except (ValueError, TypeError, AttributeError, OSError, redis.RedisError) as error:
-        reason = without(str(error), _secrets(options))
-    # Raised outside, so that the first error, which may quote a password, is not its context.
+        reason = " ".join(str(error).split()).rstrip(".")
+    among = f", with the options {', '.join(sorted(options))}" if options else ""
+    # Raised outside, so that the first error, whose traceback holds a password, is not its context.
     raise ConfigError(
-        f"{masked_url(url)!r} with the options {sorted(options)} is not a place where Redis can "
-        f"be found: {reason}. Expected {EXPECTED}."
+        f"{masked_url(url)!r} cannot be used as the URL of Redis{among}: {reason}. "
+        f"Expected {EXPECTED}."
     )
 
 
 def _place(url: object, defaults: Mapping[str, Any], options: Mapping[str, Any]) -> Place:
     parts = _parts(url)
-    sentinel_options = dict(options.get("sentinel_kwargs", {}))
+    sentinel_options = options.get("sentinel_kwargs", {})
+    if not isinstance(sentinel_options, Mapping):
+        raise TypeError("sentinel_kwargs is a dict of options")
     options = {name: value for name, value in options.items() if name != "sentinel_kwargs"}
     for some in (options, sentinel_options):
         check(some, "here")
@@ -96,7 +99,7 @@ def _place(url: object, defaults: Mapping[str, Any], options: Mapping[str, Any])
     for_data = ("username", "password", "db")
     others = {name: value for name, value in settings.items() if name not in for_data}
     others.update(sentinel_options)
-    kind(**others)
+    _sample(kind, others)
     return Place("sentinel", kind, settings, nodes, unquote(service), others)
 
 
@@ -127,17 +130,45 @@ def _settings(
         raise ValueError("the database is a number")
     elif hosts:
         _address(hosts, 0)
-    head = f"{parts['scheme']}://{parts['credentials']}{hosts}"
-    given = library.url_settings(f"{head}/{path}{parts['query']}")
+    given = library.url_settings(f"{parts['scheme']}://{hosts}/{path}{parts['query']}")
+    given.update(_credentials(parts["credentials"]))
     kind: type[Any] = given.pop("connection_class", redis.Connection)
     check(given, "in a URL")
     made = {**settings, **given}
     if kind is redis.SSLConnection and str(made.get("ssl_cert_reqs", "")) not in ("none", "None"):
         made.setdefault("ssl_check_hostname", True)
-    sample = kind(**made)  # connects to nothing, but knows its options
+    sample = _sample(kind, made)
     if kind is redis.SSLConnection and not library.checks_revocation(sample):
-        library.tls_context(sample)  # here, whoever set a file finds out that it is missing
+        library.tls_context(kind(**made))  # here, whoever set a file finds out that it is missing
     return kind, made
+
+
+def _credentials(text: str) -> dict[str, str]:
+    """Return the user and the password before the hosts. No library is given them to parse.
+
+    An error of urllib's quotes them, if a character becomes another one when it is normalised.
+    """
+    user, _, password = text.removesuffix("@").partition(":")
+    both = {"username": unquote(user), "password": unquote(password)}
+    return {name: value for name, value in both.items() if value}
+
+
+def _sample(kind: type[Any], settings: Mapping[str, Any]) -> library.Options:
+    """Return a connection object, which connects to nothing, after redis-py has checked it.
+
+    Its errors may quote what it was given, so it gets no secret.
+    """
+    public = {name: HIDDEN if v and is_secret(name) else v for name, v in settings.items()}
+    try:
+        return kind(**public)
+    except TypeError as error:
+        unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        if unknown is None:
+            raise
+    name = unknown[1]
+    needs_tls = name.startswith("ssl_") and kind is not redis.SSLConnection
+    where = ", except over TLS (rediss://)" if needs_tls else ""
+    raise TypeError(f"redis-py's connections have no option {name!r}{where}")
 
 
 def _address(text: str, port: int) -> Address:
@@ -157,9 +188,3 @@ def _defaults(timeout: float, connect_timeout: float) -> dict[str, Any]:
         "protocol": 2,
         "decode_responses": False,
     }
-
-
-def _secrets(options: Mapping[str, Any]) -> list[Any]:
-    """Return all texts among the options, since any of them may be a password."""
-    inner = [v for value in options.values() if isinstance(value, Mapping) for v in value.values()]
-    return [value for value in (*options.values(), *inner) if isinstance(value, (str, bytes))]
