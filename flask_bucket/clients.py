@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
@@ -23,8 +24,23 @@ DEFAULT_IPV6_PREFIX = 64
 #: IPv6 addresses of IPv4 hosts behind a translator (RFC 6052, section 2.1).
 _NAT64 = IPv6Network("64:ff9b::/96")
 
-#: Where an application remembers that an address that is none was logged.
+#: Where an application keeps the warnings about missing addresses that it has logged.
 _WARNED = "flask_bucket_no_address"
+
+#: What servers and proxies report for a client at a unix socket.
+_UNIX_SOCKETS = re.compile("|localhost|<local>|unix:.*", re.DOTALL)
+
+_AT_A_SOCKET = (
+    "A request came from %.100r, as from a unix socket. Such clients have no address, and all of "
+    "them share their buckets. Let the proxy in front set X-Forwarded-For, and apply "
+    "werkzeug.middleware.proxy_fix.ProxyFix; or give another key_func."
+)
+
+_NO_ADDRESS = (
+    "A request came from %.100r, which is not an IP address. All clients that are reported so "
+    "share their buckets. Let the proxy in front report the address of the client, without leading "
+    "zeros in its numbers; or give another key_func."
+)
 
 Address = IPv4Address | IPv6Address
 
@@ -52,15 +68,12 @@ def client_address() -> str:
 
 
 def _warn_of_no_address(given: str) -> None:
-    """Log, once for an application, that its clients cannot be told apart."""
-    if not current_app.extensions.get(_WARNED):
-        current_app.extensions[_WARNED] = True
-        logger.warning(
-            "A request came from %.100r, which is not an IP address, as from behind a unix socket: "
-            "all such clients share their buckets. Let the proxy in front set X-Forwarded-For, and "
-            "apply werkzeug.middleware.proxy_fix.ProxyFix; or give another key_func.",
-            given,
-        )
+    """Log that clients cannot be told apart: each reason once for an application."""
+    warning = _AT_A_SOCKET if _UNIX_SOCKETS.fullmatch(given) else _NO_ADDRESS
+    logged = current_app.extensions.setdefault(_WARNED, set())
+    if warning not in logged:
+        logged.add(warning)
+        logger.warning(warning, given)
 
 
 def address_of(text: str) -> Address | None:

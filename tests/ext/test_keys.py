@@ -121,16 +121,33 @@ def test_a_port_behind_proxy_fix_makes_no_client_of_its_own(
     assert [limited.get("/", headers=h).status_code for h in forwarded] == [200, 429]
 
 
-@pytest.mark.parametrize(
-    "address", ["", None, "localhost", "<local>", "unix:", "1.2.3", "x" * 5000]
-)
-def test_a_client_without_an_address_is_logged_once_with_what_to_do(
+@pytest.mark.parametrize("address", ["", None, "localhost", "<local>", "unix:"])
+def test_a_client_at_a_unix_socket_is_logged_once_with_what_to_do(
     limited: FlaskClient, caplog: pytest.LogCaptureFixture, address: str | None
 ) -> None:
     assert statuses(limited, "/", 3, **at(address)) == [200, 429, 429]
     (record,) = (r for r in caplog.records if r.levelname == "WARNING")
+    assert "unix socket" in record.getMessage()
     assert "ProxyFix" in record.getMessage()
+
+
+@pytest.mark.parametrize("address", ["203.0.113.010", "1.2.3", "unknown", "_hidden", "x" * 5000])
+def test_a_client_whose_address_is_not_one_is_logged_once_and_as_no_unix_socket(
+    limited: FlaskClient, caplog: pytest.LogCaptureFixture, address: str
+) -> None:
+    assert statuses(limited, "/", 3, **at(address)) == [200, 429, 429]
+    (record,) = (r for r in caplog.records if r.levelname == "WARNING")
+    assert "is not an IP address" in record.getMessage()
+    assert "unix socket" not in record.getMessage()
     assert len(record.getMessage()) < 500
+
+
+def test_a_bad_address_does_not_keep_the_unix_socket_from_being_logged(
+    limited: FlaskClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    for address in ("unknown", "", "unknown", ""):
+        limited.get("/", **at(address))
+    assert [r.levelname for r in caplog.records if r.levelname == "WARNING"] == ["WARNING"] * 2
 
 
 def test_each_application_logs_a_client_without_an_address(
