@@ -21,8 +21,9 @@ LONGEST_CACHED = 200
 
 DEFAULT_IPV6_PREFIX = 64
 
-#: IPv6 addresses of IPv4 hosts behind a translator (RFC 6052, section 2.1).
-_NAT64 = IPv6Network("64:ff9b::/96")
+#: IPv6 addresses that stand for IPv4 ones: those of a socket that serves both (RFC 4291, section
+#: 2.5.5.2), and those of a NAT64 translator (RFC 6052, section 2.1).
+CARRIERS = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
 
 #: Where an application keeps the warnings about missing addresses that it has logged.
 _WARNED = "flask_bucket_no_address"
@@ -94,9 +95,9 @@ def address_of(text: str) -> Address | None:
         return None
     if isinstance(address, IPv4Address):
         return address
-    if address in _NAT64:
+    if any(address in carrier for carrier in CARRIERS):
         return IPv4Address(int(address) & 0xFFFFFFFF)
-    return address.ipv4_mapped or IPv6Address(int(address))
+    return IPv6Address(int(address))  # without a zone
 
 
 @lru_cache(maxsize=10_000)

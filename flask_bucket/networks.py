@@ -8,7 +8,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_network
 
 from flask import request
 
-from .clients import LONGEST_CACHED, KeyFunc, address_of, client_address
+from .clients import CARRIERS, LONGEST_CACHED, KeyFunc, address_of, client_address
 from .errors import ConfigError
 
 
@@ -90,10 +90,18 @@ def _in_networks_of(v4: int, v6: int) -> KeyFunc:
     return network
 
 
+def _unwrapped(network: IPv4Network | IPv6Network) -> IPv4Network | IPv6Network:
+    """Return the IPv4 network that an IPv6 one carries, since clients are unwrapped as well."""
+    if isinstance(network, IPv6Network) and any(map(network.subnet_of, CARRIERS)):
+        first = int(network.network_address) & 0xFFFFFFFF
+        return IPv4Network((first, network.prefixlen - 96))
+    return network
+
+
 def _network(text: object) -> IPv4Network | IPv6Network:
     try:
         if isinstance(text, str):
-            return ip_network(text)
+            return _unwrapped(ip_network(text))
         reason = "it is not a text"
     except ValueError as error:
         reason = str(error)

@@ -49,6 +49,26 @@ def test_a_client_outside_or_without_an_address_is_limited(
     assert statuses(limited, "/", 2, **at(address)) == [200, 429]
 
 
+@pytest.mark.parametrize(
+    ("network", "inside", "outside"),
+    [
+        ("::ffff:10.0.0.0/104", "10.255.0.1", "11.0.0.1"),
+        ("::ffff:10.0.0.0/104", "::ffff:10.1.2.3", "::ffff:11.1.2.3"),
+        ("64:ff9b::10.1.0.0/112", "10.1.2.3", "10.2.2.3"),
+        ("::ffff:203.0.113.7", "203.0.113.7", "203.0.113.8"),
+        ("::ffff:0.0.0.0/96", "203.0.113.7", "2001:db8::1"),
+        ("::/0", "2001:db8::1", "::ffff:203.0.113.7"),
+    ],
+)
+def test_an_ipv4_network_that_is_written_as_ipv6_is_the_ipv4_network(
+    app: Flask, network: str, inside: str, outside: str
+) -> None:
+    condition = networks(network)
+    for address, expected in ((inside, True), (outside, False)):
+        with app.test_request_context("/", **at(address)):
+            assert condition() is expected
+
+
 @pytest.mark.parametrize("text", ["10.0.0.1/8", "often", "10.0.0.0/33", "", 5, None, b"10.0.0.0/8"])
 def test_a_wrong_network_is_an_error_where_it_is_written(text: Any) -> None:
     with pytest.raises(ConfigError, match="is not a network"):
