@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from datetime import datetime
 from math import ceil
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from flask import Flask, Response
@@ -17,7 +18,7 @@ from werkzeug.routing.exceptions import RoutingException
 
 from .decisions import Decision
 from .errors import StoreUnavailable
-from .headers import whole_seconds
+from .headers import policy_names, whole_seconds
 from .limits import Limit
 
 if TYPE_CHECKING:
@@ -99,7 +100,11 @@ class RateLimitExceeded(MachineReadable, TooManyRequests):
     name = "Too Many Requests"
 
     def __init__(
-        self, decision: Decision, message: str | None = None, error_format: str = "json"
+        self,
+        decision: Decision,
+        message: str | None = None,
+        error_format: str = "json",
+        policies: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         super().__init__(message, decision.retry_after, error_format)
         binding = decision.binding
@@ -107,6 +112,7 @@ class RateLimitExceeded(MachineReadable, TooManyRequests):
             self.problem_type = "#abnormal-usage-detected"
         #: Whether, why and for how long the request was refused.
         self.decision = decision
+        self._policies = policies
 
     @property
     def limit(self) -> Limit | None:
@@ -114,11 +120,14 @@ class RateLimitExceeded(MachineReadable, TooManyRequests):
         return self.decision.limit
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.decision, self.description, self.error_format)
+        given = (self.decision, self.description, self.error_format, dict(self._policies))
+        return type(self), given
 
     def _problem(self) -> dict[str, Any]:
-        refused = [o for o in self.decision.outcomes if not o.allowed and not o.shadow]
-        return {**super()._problem(), "violated-policies": [o.limit.name for o in refused]}
+        refused = {outcome.key for outcome in self.decision.outcomes if not outcome.allowed}
+        names = policy_names(self.decision, self._policies)
+        violated = [name for key, name in names.items() if key in refused]
+        return {**super()._problem(), "violated-policies": violated}
 
 
 class LimiterUnavailable(StoreUnavailable, MachineReadable, ServiceUnavailable):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -154,6 +154,19 @@ class BoundRule:
         if not self.lease or isinstance(limit, AtOnce):
             return 0.0
         return self.lease if share_of_worker(limit, self.lease, self.workers) else 0.0
+
+
+def policies_of(bounds: Iterable[BoundRule]) -> dict[str, str]:
+    """Return the names under which clients hear of limits, by the rest of their keys.
+
+    Limits of other scopes may have the same name, and a client must tell them apart.
+    """
+    told: dict[str, Limit] = {}
+    for bound in bounds:
+        if not bound.shadow and bound.fixed is not None:
+            told |= {ending: limit for limit, ending in bound.fixed}
+    names = [limit.name for limit in distinct_names(told.values())]
+    return dict(zip(told, names, strict=True))
 
 
 class Facts:

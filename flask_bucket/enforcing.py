@@ -207,7 +207,7 @@ class Enforcer:
         message = bound.error_message
         message = message() if callable(message) else message
         text = None if message is None else str(message)  # a translation may be a lazy text
-        return RateLimitExceeded(decision, text, error_format)
+        return RateLimitExceeded(decision, text, error_format, exchange.plan.policies)
 
     # By hand.
 
@@ -248,7 +248,7 @@ class Enforcer:
         if exchange.answer is not None and exchange.answer.status_code == response.status_code:
             response = in_place_of(response, exchange.answer)
         decision = exchange.decision_for_headers(response)
-        written = [] if decision is None else self._headers(exchanges, decision, response)
+        written = [] if decision is None else self._headers(exchange, decision, response)
         return with_headers(response, written) if written else response
 
     def _settle(self, exchange: Exchange, response: Response | None = None) -> None:
@@ -260,7 +260,7 @@ class Enforcer:
                 self._reports.settled(exchange.taken, charges, exchange.standing)
 
     def _headers(
-        self, exchanges: Exchanges, decision: Decision, response: Response
+        self, exchange: Exchange, decision: Decision, response: Response
     ) -> list[tuple[str, str]]:
         """Return the headers that tell a decision."""
         written: list[tuple[str, str]] = []
@@ -269,9 +269,9 @@ class Enforcer:
             if decision.retry_after is not None and "Retry-After" not in response.headers:
                 written.append(("Retry-After", str(whole_seconds(decision.retry_after))))
         outcome = None if decision.degraded else decision.binding
-        if outcome is not None and exchanges.shared.should_show(outcome):
+        if outcome is not None and exchange.shared.should_show(outcome):
             for style in self._styles:
-                written += style(decision, outcome)
+                written += style(decision, outcome, exchange.plan.policies)
         return written
 
     def _note_exception(self, app: Flask, exception: BaseException | None = None, **_: Any) -> None:

@@ -8,7 +8,8 @@ from functools import partial
 from math import ceil
 
 from .decisions import Charge, Decision, Outcome
-from .limits import SECOND, Limit
+from .keys import KeyParts
+from .limits import SECOND, Limit, distinct_names
 
 #: Names and values.
 Headers = Sequence[tuple[str, str]]
@@ -30,7 +31,32 @@ NAMED = (*NAMES, "retry_after")
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
-def x_ratelimit(decision: Decision, outcome: Outcome, names: Mapping[str, str] = NAMES) -> Headers:
+def policy_names(decision: Decision, policies: Mapping[str, str]) -> dict[str, str]:
+    """Return the names under which clients hear of limits, by their keys.
+
+    They are the same in each response about the same limits, whatever was decided.
+
+    :param policies: the names that a plan has given out, by the rest of the keys.
+    """
+    names: dict[str, str] = {}
+    taken = set(policies.values())
+    for outcome in decision.outcomes:
+        if outcome.shadow or outcome.kind == "ban" or outcome.key in names:
+            continue
+        parts = KeyParts.of(outcome.key)
+        name = None if parts is None else policies.get(parts.ending)
+        if name is None:  # of a block within the view, or of what a function returned
+            name = distinct_names([outcome.limit], taken)[0].name
+        names[outcome.key] = name
+    return names
+
+
+def x_ratelimit(
+    decision: Decision,
+    outcome: Outcome,
+    policies: Mapping[str, str],
+    names: Mapping[str, str] = NAMES,
+) -> Headers:
     """The customary headers: capacity, tokens remaining, Unix time at which the bucket is full.
 
     :param names: may be others; under "retry_after", the seconds to wait after a refusal.
@@ -46,7 +72,7 @@ def x_ratelimit(decision: Decision, outcome: Outcome, names: Mapping[str, str] =
     return headers
 
 
-def ietf_11(decision: Decision, outcome: Outcome) -> Headers:
+def ietf_11(decision: Decision, outcome: Outcome, policies: Mapping[str, str]) -> Headers:
     """RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers-11.
 
     Lists every enforced limit, the binding one first. A policy's quota ``q`` is the capacity, its
@@ -55,17 +81,13 @@ def ietf_11(decision: Decision, outcome: Outcome) -> Headers:
     remains has been refilled once. A limit on requests at once has a quota in the draft's own
     unit for them, and no window.
     """
-    others = [o for o in decision.outcomes if not o.shadow and o is not outcome and o.kind != "ban"]
-    policies, states = [], []
-    names: dict[str, int] = {}
-    for each in (outcome, *others):
-        name = each.limit.name
-        names[name] = names.get(name, 0) + 1
-        # Limits of other scopes may have the same name, and a client must tell policies apart.
-        quoted = f'"{name}"' if names[name] == 1 else f'"{name}-{names[name]}"'
-        policies.append(quoted + _policy_11(each))
-        states.append(quoted + _state_11(each))
-    return (("RateLimit-Policy", ", ".join(policies)), ("RateLimit", ", ".join(states)))
+    names = policy_names(decision, policies)
+    told = {o.key: o for o in (outcome, *decision.outcomes) if o.key in names}
+    told[outcome.key] = outcome  # the first, whatever was charged later
+    listed = [(f'"{names[key]}"', each) for key, each in told.items()]
+    policies_told = [name + _policy_11(each) for name, each in listed]
+    states = [name + _state_11(each) for name, each in listed]
+    return (("RateLimit-Policy", ", ".join(policies_told)), ("RateLimit", ", ".join(states)))
 
 
 def _policy_11(outcome: Outcome) -> str:
@@ -87,7 +109,7 @@ def _state_11(outcome: Outcome) -> str:
     return state + f";t={min(whole_seconds(outcome.retry_after), LARGEST)}"
 
 
-Style = Callable[[Decision, Outcome], Headers]
+Style = Callable[[Decision, Outcome, Mapping[str, str]], Headers]
 
 #: The styles by the names that BUCKET_HEADERS knows. The draft changes its wire format between
 #: numbers, so each number is a style, and "ietf" is the newest.
@@ -111,7 +133,7 @@ def examples(chosen: Sequence[str] | Mapping[str, str], *, refused: bool) -> Hea
     decision = Decision.of((outcome,), 0)
     written = {"Retry-After": "1"} if refused else {}
     for style in styles(chosen):
-        written |= style(decision, outcome)
+        written |= style(decision, outcome, {})
     return tuple(written.items())
 
 

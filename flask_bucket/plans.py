@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from flask import Flask
 
 from .bans import Ban, bans_set
-from .bound import OF_LIMITER, BoundBan, BoundRule, Source
+from .bound import OF_LIMITER, BoundBan, BoundRule, Source, policies_of
 from .clients import KeyFunc
 from .config import Config
 from .decorators import NOT_EXEMPT, BlueprintLimit, Decoration, Exemption, Registry, View
@@ -62,10 +62,13 @@ class Plan:
     view: View | None
     method: str
     points: tuple[Point, ...]
+    #: What :func:`policies_of` returns.
+    policies: dict[str, str] = field(init=False)
     _by_place: dict[Place, Point] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_by_place", {point.place: point for point in self.points})
+        object.__setattr__(self, "policies", policies_of(self.bounds))
 
     def at(self, place: Place) -> Point | None:
         """Return the point that is charged at a place; None if none is."""

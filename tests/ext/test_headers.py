@@ -9,7 +9,7 @@ import pytest
 from flask import Flask, Response, make_response
 from flask.testing import FlaskClient
 
-from flask_bucket import Limiter
+from flask_bucket import AtOnce, Limiter, Rule
 from tests.conftest import START
 from tests.ext.conftest import Clock, CountingStore, answer, statuses
 
@@ -232,6 +232,75 @@ def test_every_enforced_limit_is_a_policy_the_binding_one_first(buckets: Countin
     assert [str(name) for name, _ in states] == names
     assert [parameters["q"] for _, parameters in policies] == [2, 8, 9]
     assert [parameters["r"] for _, parameters in states] == [1, 7, 8]
+
+
+def named_policies(response: Any) -> dict[int, str]:
+    """Return the names of the policies that a response tells, by their quotas."""
+    told = items(response.headers["RateLimit-Policy"])
+    return {parameters["q"]: str(name) for name, parameters in told}
+
+
+def test_a_policy_keeps_its_name_whichever_binds_or_is_remembered(buckets: CountingStore) -> None:
+    app, limiter, client = styled(buckets, "ietf")
+    inner = Rule("5/minute", scope="inner")
+    app.get("/")(limiter.limit("3/minute")(limiter.limit(inner)(answer())))
+    app.add_url_rule("/other", "other", limiter.limit(inner)(answer()))
+    assert named_policies(client.get("/")) == {3: "per-minute-2", 5: "per-minute"}
+    statuses(client, "/other", 3)
+    assert named_policies(client.get("/")) == {3: "per-minute-2", 5: "per-minute"}
+    for _ in range(2):
+        assert named_policies(client.get("/"))[5] == "per-minute"
+    with app.app_context():
+        limiter.reset()
+    statuses(client, "/", 3)
+    for _ in range(2):
+        assert named_policies(client.get("/"))[3] == "per-minute-2"
+
+
+@pytest.mark.parametrize("full", [1, 2])
+def test_a_policy_on_requests_at_once_keeps_its_name(buckets: CountingStore, full: int) -> None:
+    app = Flask("styled")
+    app.config.update(BUCKET_HEADERS="ietf", BUCKET_ERROR_FORMAT="problem")
+    limiter, client = Limiter(app, redis=buckets), app.test_client()
+    inner, outer = (Rule(AtOnce(slots), scope=f"{slots}") for slots in (1, 2))
+    app.get("/")(limiter.limit("9/day")(limiter.limit(outer)(limiter.limit(inner)(answer()))))
+    held = {1: inner, 2: outer}[full]
+    app.add_url_rule("/held", "held", limiter.limit(held)(lambda: Response(iter(["a", "b"]))))
+    names = {9: "per-day", 1: "at-once", 2: "at-once-2"}
+    assert named_policies(client.get("/")) == names
+    holding = [client.get("/held") for _ in range(full)]
+    response = client.get("/")
+    assert (response.status_code, named_policies(response)) == (429, names)
+    problem: Any = response.json
+    assert problem["violated-policies"] == [names[full]]
+    for each in holding:
+        each.close()
+
+
+def test_a_limit_of_a_block_has_no_name_of_the_view_s(buckets: CountingStore) -> None:
+    app, limiter, client = styled(buckets, "ietf")
+
+    @app.get("/")
+    @limiter.limit("5/minute")
+    def view() -> str:
+        with limiter.limit("3/minute", scope="block"):
+            return "fine"
+
+    for _ in range(2):
+        assert named_policies(client.get("/")) == {5: "per-minute", 3: "per-minute-2"}
+
+
+def test_a_limit_that_is_charged_twice_is_one_policy(buckets: CountingStore) -> None:
+    rule = Rule("9/minute", scope="s")
+    app, limiter, client = styled(buckets, "ietf")
+
+    @app.get("/")
+    @limiter.limit(rule)
+    def view() -> str:
+        with limiter.limit(rule):
+            return "fine"
+
+    assert client.get("/").headers["RateLimit"] == '"per-minute";r=7;t=47'
 
 
 def test_the_draft_s_number_names_a_style(buckets: CountingStore) -> None:
