@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, get_type_hints
 
 from .errors import ConfigError
-from .headers import HEADER_NAME, NAMED, STYLES
+from .headers import HEADER_NAME, NAMED, NAMES, STYLES
 from .limits import checked_lease
 from .masking import masked
 from .moving import KEYS
@@ -109,6 +109,10 @@ def _headers(key: str, value: object) -> tuple[str, ...] | Mapping[str, str]:
             f"any of {', '.join(map(repr, STYLES))}; () for no headers; or a mapping of names, "
             "such as {'limit': 'X-My-Limit'}",
         )
+    for word in words:
+        same = [repr(other) for other in words if STYLES[other] is STYLES[word]]
+        if len(same) > 1:
+            raise _refuse(key, value, f"each style once; {' and '.join(same)} are the same")
     return words
 
 
@@ -118,6 +122,10 @@ def _header_names(key: str, value: Mapping[Any, Any]) -> Mapping[str, str]:
             raise _refuse(key, value, f"names for any of {', '.join(NAMED)}, not for {what!r}")
         if not isinstance(name, str) or not HEADER_NAME.fullmatch(name):
             raise _refuse(key, value, f"a header's name such as 'X-My-Limit', not {name!r}")
+    all_names = [name.lower() for name in {**NAMES, **value}.values()]
+    for name in value.values():
+        if all_names.count(name.lower()) > 1:
+            raise _refuse(key, value, f"a name of its own for each header; {name!r} stands twice")
     return dict(value)
 
 
