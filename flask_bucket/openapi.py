@@ -32,11 +32,7 @@ def describe(enforcer: Enforcer, spec: Spec) -> Spec:
     :param spec: is changed, and returned.
     :raises ConfigError: if it is not a specification as a dictionary.
     """
-    if not isinstance(spec, dict) or not isinstance(spec.get("paths"), dict):
-        raise ConfigError(
-            f"openapi() takes a specification as a dictionary with paths, not {spec!r:.200}. "
-            "Most libraries have a method for that, such as spec.to_dict()."
-        )
+    _checked(spec)
     chosen = enforcer.config.headers
     refused = _described(examples(chosen, refused=True), spec)
     allowed = _described(examples(chosen, refused=False), spec)
@@ -49,6 +45,62 @@ def describe(enforcer: Enforcer, spec: Spec) -> Spec:
             if has_rates and str(status).startswith("2"):
                 _add(allowed, response)
     return spec
+
+
+def _checked(spec: object) -> None:
+    """Check the parts of a specification that are read or changed, before any is changed.
+
+    :raises ConfigError: for the first one that is not what it should be.
+    """
+    if not isinstance(spec, dict) or not isinstance(spec.get("paths"), dict):
+        raise ConfigError(
+            f"openapi() takes a specification as a dictionary with paths, not {spec!r:.200}. "
+            "Most libraries have a method for that, such as spec.to_dict()."
+        )
+    _text(spec.get("basePath", ""), "basePath")
+    servers = spec.get("servers") or []
+    if not isinstance(servers, list):
+        raise _wrong(servers, "servers", "a list")
+    for n, server in enumerate(servers):
+        _text(_dictionary(server, f"servers[{n}]").get("url", ""), f"the url of servers[{n}]")
+    for path, item in _paths(spec):
+        _dictionary(item, f"the path {path!r}")
+        for method in _METHODS:
+            if method in item:
+                _check_operation(item[method], f"{method} of the path {path!r}")
+
+
+def _check_operation(operation: object, place: str) -> None:
+    responses = _dictionary(operation, place).get("responses", {})
+    for status, response in _dictionary(responses, f"the responses of {place}").items():
+        if not str(status).startswith("x-"):
+            told = _dictionary(response, f"the response {status} of {place}")
+            _dictionary(told.get("headers", {}), f"the headers of the response {status} of {place}")
+
+
+def _dictionary(value: object, place: str) -> Spec:
+    if not isinstance(value, dict):
+        raise _wrong(value, place, "a dictionary")
+    return value
+
+
+def _text(value: object, place: str) -> None:
+    if not isinstance(value, str):
+        raise _wrong(value, place, "a text")
+
+
+def _wrong(value: object, place: str, expected: str) -> ConfigError:
+    return ConfigError(
+        f"In the specification given to openapi(), {place} is {value!r:.200}. Expected {expected}; "
+        "leave it out if it is empty."
+    )
+
+
+def _paths(spec: Spec) -> Iterator[tuple[str, Any]]:
+    """Yield the paths of a specification, without its extensions."""
+    for path, item in spec["paths"].items():
+        if not str(path).startswith("x-"):
+            yield str(path), item
 
 
 def _add(headers: Spec, response: Spec) -> None:
@@ -82,7 +134,7 @@ def _limited(enforcer: Enforcer, spec: Spec) -> Iterator[tuple[Spec, bool]]:
         for method in url.methods or ()
     }
     starts = ["", *_starts(spec)]
-    for path, item in spec["paths"].items():
+    for path, item in _paths(spec):
         for method in _METHODS:
             if method in item:
                 places = [(_shape(start + path), method.upper()) for start in starts]

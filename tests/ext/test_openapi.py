@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -126,3 +127,45 @@ def test_anything_else_is_an_error_that_says_what_to_do(
 ) -> None:
     with app.app_context(), pytest.raises(ConfigError, match=r"such as spec\.to_dict\(\)"):
         limiter.openapi(spec)
+
+
+OK = {"description": "fine"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"paths": {"/quote": None}}, "the path '/quote' is None"),
+        ({"paths": {"/quote": {"get": None}}}, "get of the path '/quote' is None"),
+        ({"paths": {"/quote": {"get": []}}}, r"get of the path '/quote' is \[\]"),
+        ({"paths": {"/quote": {"get": {"responses": None}}}}, "the responses of get .* is None"),
+        (
+            {"paths": {"/quote": {"get": {"responses": {"200": None}}}}},
+            "the response 200 of get of the path '/quote' is None",
+        ),
+        (
+            {"paths": {"/quote": {"get": {"responses": {429: {"headers": None}}}}}},
+            "the headers of the response 429 .* is None",
+        ),
+        ({"paths": {}, "servers": [None]}, r"servers\[0\] is None"),
+        ({"paths": {}, "servers": [{"url": None}]}, r"the url of servers\[0\] is None"),
+        ({"paths": {}, "servers": {"url": "/api"}}, "servers is {.*Expected a list"),
+        ({"paths": {}, "basePath": None}, "basePath is None"),
+    ],
+)
+def test_a_part_of_a_wrong_kind_is_named_and_nothing_is_changed(
+    app: Flask, limiter: Limiter, spec: Any, words: str
+) -> None:
+    app.add_url_rule("/a", "a", limiter.limit("5/second")(answer()))
+    spec["paths"] = {"/a": {"get": {"responses": {"200": OK}}}} | spec["paths"]
+    before = deepcopy(spec)
+    with app.app_context(), pytest.raises(ConfigError, match=words):
+        limiter.openapi(spec)
+    assert spec == before
+
+
+def test_extensions_of_a_specification_may_be_anything(app: Flask, limiter: Limiter) -> None:
+    app.add_url_rule("/a", "a", limiter.limit("5/second")(answer()))
+    paths = {"x-internal": True, "/a": {"x-n": None, "get": {"responses": {"x-n": 5, "200": OK}}}}
+    described(app, limiter, paths)
+    assert is_limited(paths["/a"]["get"])  # type: ignore[index]  # it is a dictionary
