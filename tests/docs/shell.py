@@ -16,7 +16,7 @@ Apps = Callable[[str], Flask]
 
 LOOP = re.compile(r"for i in \$\(seq (\d+)\); do (.+); done")
 WAIT = re.compile(r"sleep ([\d.]+); (.+)")
-WAIT_LEFT = re.compile(r'"retryAfterMs": (\d+)')
+TIME_LEFT = re.compile(r'("(?:retryAfterMs|reset_after)": ?)([\d.]+)')
 
 _CURL = argparse.ArgumentParser("curl")
 _CURL.add_argument("-i", action="store_true")
@@ -104,9 +104,9 @@ def shows(printed: list[str], expected: list[str]) -> bool:
 def agree(printed: str, shown: str) -> bool:
     """Return whether a line is the one that the page shows.
 
-    The page shows the longest wait; a real one is shorter by the time that has passed.
+    The page shows the longest waits; real ones are shorter by the time that has passed.
     """
-    wait, longest = WAIT_LEFT.search(printed), WAIT_LEFT.search(shown)
-    if wait and longest:
-        return 0 < int(wait[1]) <= int(longest[1])
-    return steady(printed) == steady(shown)
+    waits = [float(number) for _, number in TIME_LEFT.findall(printed)]
+    longest = [float(number) for _, number in TIME_LEFT.findall(shown)]
+    alike = steady(TIME_LEFT.sub(r"\1", printed)) == steady(TIME_LEFT.sub(r"\1", shown))
+    return alike and all(0 < w <= most for w, most in zip(waits, longest, strict=True))
