@@ -7,16 +7,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import ceil
 from typing import Any
+from urllib.parse import unquote
 
 from flask import Response, jsonify
 
 from .applications import current_enforcer
 from .bills import Item
-from .bound import OF_LIMITER, BoundRule, Facts
+from .bound import BoundRule, Facts
 from .decisions import Decision, Outcome
 from .enforcing import Enforcer
 from .exchange import current_request, exchanges_of
-from .keys import KeyParts
+from .keys import SCOPE_MARK
 from .limits import SECOND, Limit
 
 logger = logging.getLogger("flask_bucket")
@@ -35,8 +36,9 @@ def status_view_of(name: str) -> Callable[[], Response]:
         if items:
             decision = enforcer.store.peek([charge for charge, _ in items])
         told = zip(decision.outcomes, items, strict=False)  # no outcomes if a policy decided
-        buckets = [_told(outcome) for outcome, (_, bound) in told if _is_told(outcome, bound)]
-        bans = [_ban(outcome, decision.now) for outcome in decision.outcomes if _bans(outcome)]
+        shown = [(outcome, bound) for outcome, (_, bound) in told if _is_told(outcome, bound)]
+        buckets = [_bucket(outcome, bound) for outcome, bound in shown if outcome.kind != "ban"]
+        bans = [_ban(*each, decision.now) for each in shown if each[0].kind == "ban"]
         response = jsonify(buckets=buckets, bans=bans, degraded=decision.degraded)
         response.headers["Cache-Control"] = "no-store"
         return response
@@ -112,32 +114,44 @@ def _is_told(outcome: Outcome, bound: BoundRule) -> bool:
     """Return whether a client may hear about a bucket.
 
     A full one of an endpoint that the client never called is not worth a line, and would tell
-    every client the names of all endpoints. Bans have a list of their own.
+    every client the names of all endpoints. Of bans, only those that have begun are told.
     """
     if outcome.kind == "ban":
-        return False
+        return not outcome.allowed
     return outcome.reset_after > 0 or bound.source == "application"
 
 
-def _bans(outcome: Outcome) -> bool:
-    return outcome.kind == "ban" and not outcome.allowed
-
-
-def _ban(outcome: Outcome, now: int) -> dict[str, Any]:
+def _ban(outcome: Outcome, bound: BoundRule, now: int) -> dict[str, Any]:
     """Tell a client of a ban: of the whole application, or of one scope, and until when."""
-    parts = KeyParts.of(outcome.key)
-    scope = None if parts is None or parts.scope == OF_LIMITER else parts.readable().scope
     wait = outcome.retry_after or 0
-    return {"scope": scope, "retry_after": wait, "banned_until": ceil(now / SECOND + wait)}
+    return {
+        "scope": _place(bound)[0],
+        "retry_after": wait,
+        "banned_until": ceil(now / SECOND + wait),
+    }
 
 
-def _told(outcome: Outcome) -> dict[str, Any]:
-    limit, parts = outcome.limit, KeyParts.of(outcome.key)
+def _bucket(outcome: Outcome, bound: BoundRule) -> dict[str, Any]:
+    limit = outcome.limit
+    scope, method = _place(bound)
     return {
         "name": limit.name,
-        "scope": None if parts is None else parts.readable().scope,
+        "scope": scope,
+        "source": bound.source,
+        "method": method,
         "limit": str(limit),
         "capacity": limit.capacity,
         "remaining": outcome.remaining,
         "reset_after": outcome.reset_after,
     }
+
+
+def _place(bound: BoundRule) -> tuple[str | None, str | None]:
+    """Return where a limit applies, in the words of its author, and the method if it has one.
+
+    The endpoint or the scope comes first in a key. The marks after it are of this package's making,
+    and of these only a method, as of a limit per method, says something to a client.
+    """
+    first, *marks = bound.scope.split(SCOPE_MARK)
+    method = next((mark for mark in marks if mark.isupper()), None)
+    return unquote(first) or None, method

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from flask import Flask, request
+from flask import Blueprint, Flask, request
 from flask.testing import FlaskClient
+from flask.views import MethodView
 
-from flask_bucket import Limiter, Rule, networks
+from flask_bucket import Limiter, MemoryStore, Rule, networks
 from tests.conftest import START
 from tests.ext.conftest import Clock, CountingStore, answer, statuses
 
@@ -40,6 +41,8 @@ def test_a_client_hears_what_it_has_left(client: FlaskClient, shop: Limiter, clo
         {
             "name": "per-minute",
             "scope": "search",
+            "source": "view",
+            "method": None,
             "limit": "5/minute",
             "capacity": 5,
             "remaining": 2,
@@ -82,7 +85,45 @@ def test_a_full_bucket_is_told_only_of_application_limits(
     limiter = Limiter(app, redis=buckets, application_limits=Rule("9/minute", per_method=True))
     app.add_url_rule("/left", view_func=limiter.status_view, methods=["GET"])
     app.add_url_rule("/admin", "admin", limiter.limit("5/minute")(answer()), methods=["GET"])
-    assert names(left(app.test_client())) == ["@application@GET per-minute"]
+    (bucket,) = left(app.test_client())
+    told = {"name": "per-minute", "scope": None, "source": "application", "method": "GET"}
+    assert told.items() <= bucket.items()
+
+
+class Shown(MethodView):
+    init_every_request = False
+
+    def get(self) -> str:
+        return "shown"
+
+
+def test_a_client_hears_names_that_the_author_wrote(
+    app: Flask, limiter: Limiter, client: FlaskClient
+) -> None:
+    app.config["BUCKET_DEFAULT_LIMITS"] = "9/minute"
+    second = Limiter(app, redis=MemoryStore(), name="second")
+    app.add_url_rule("/left", view_func=second.status_view)
+    api = Blueprint("api", __name__, url_prefix="/api")
+    second.limit("8/minute")(api)
+    api.add_url_rule("/search", "search", answer())
+    app.register_blueprint(api)
+    app.add_url_rule("/plain", "plain", answer())
+    Shown.get = second.limit("7/minute")(Shown.get)  # type: ignore[method-assign]
+    app.add_url_rule("/class", view_func=Shown.as_view("class"))
+    by_plan = second.limit(lambda: "6/minute", per_method=True)
+    app.add_url_rule("/plan", "plan", by_plan(answer()))
+    shared = second.shared_limit("5/minute", scope="of two: a&b")
+    app.add_url_rule("/shared", "shared", shared(answer()))
+    for path in ("/api/search", "/plain", "/class", "/plan", "/shared"):
+        client.get(path)
+    told = [(b["scope"], b["source"], b["method"], b["capacity"]) for b in left(client)]
+    assert sorted(told, key=lambda each: -each[3]) == [
+        ("plain", "default", None, 9),
+        ("api.search", "blueprint", None, 8),
+        ("class", "view", None, 7),
+        ("plan", "view", "GET", 6),
+        ("of two: a&b", "view", None, 5),
+    ]
 
 
 def test_a_client_hears_nothing_of_others(client: FlaskClient, shop: Limiter) -> None:
@@ -171,7 +212,7 @@ def test_a_client_hears_of_its_bans_and_until_when(
 ) -> None:
     limiter = Limiter(app, redis=buckets, bans="2/hour for 1 day")
     app.add_url_rule("/left", view_func=limiter.status_view)
-    limited = limiter.limit("1/minute", ban="1/hour for 1 hour")
+    limited = limiter.limit("1/minute", ban="1/hour for 1 hour", per_method=True)
     app.add_url_rule("/", "index", limited(answer()))
     app.add_url_rule("/other", "other", limiter.limit("1/minute")(answer()))
     assert client.get("/left").get_json()["bans"] == []
