@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -16,7 +16,7 @@ from ..limits import SECOND, Limit
 from ..slots import Holders, last_free
 from ..stores.redis.inspection import RedisServer
 from .output import Failure
-from .states import known_limits
+from .states import KnownLimits, known_limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +29,12 @@ class Bucket:
     scope: str
     name: str
     kind: Kind
-    #: None if no rule of the application names it: ``consume`` or an earlier deploy charged it.
+    #: None if it is not known: only a request can tell what a function returns, and no rule names
+    #: the limits of ``consume`` and of earlier deploys.
     limit: Limit | None
-    #: Whether the key says the limit, since a function returned it.
+    #: Whether a function returned the limit, and the function's name if a rule has it.
     from_function: bool
+    function: str | None
     #: Whole tokens. Below zero after more was settled than there was. Of slots: those free.
     tokens: int
     #: Seconds until the next token, and until the bucket is full. None if the limit is unknown. A
@@ -44,8 +46,8 @@ class Bucket:
     def place(self) -> str:
         """Where the limit applies, for people: ``api.items blueprint``, ``application``."""
         first, *marks = self.scope.split(SCOPE_MARK)
-        if self.from_function:
-            marks.pop()  # which says the limit
+        if read_numbers(self.scope, self.name):
+            marks.pop()  # which says the limit that a function returned
         marks = [mark for mark in marks if not mark.startswith("callable")]
         return " ".join(unquote(part) for part in (first, *marks) if part)
 
@@ -71,6 +73,7 @@ class Bucket:
             "limit": None if self.limit is None else str(self.limit),
             "kind": self.kind,
             "from_function": self.from_function,
+            "function": self.function,
             "tokens": self.tokens,
             "capacity": None if self.limit is None else self.limit.capacity,
             "next_in": self.next_in,
@@ -110,11 +113,10 @@ def stored(
             yield _bucket(limiter, parts, kept, known, now)
 
 
-def _bucket(
-    limiter: str, parts: KeyParts, kept: Kept, known: Mapping[str, Limit], now: int
-) -> Bucket:
+def _bucket(limiter: str, parts: KeyParts, kept: Kept, known: KnownLimits, now: int) -> Bucket:
     returned = read_numbers(parts.scope, parts.name)
-    limit = known.get(parts.ending) or returned
+    limit = known.told.get(parts.ending) or returned
+    function = known.function(parts)
     if isinstance(kept, State):
         tokens, next_in, full_in = _tokens(kept, limit, now)
     else:
@@ -127,7 +129,8 @@ def _bucket(
         name=shown.name.removeprefix(KIND_MARKS[parts.kind]),
         kind=parts.kind,
         limit=limit,
-        from_function=returned is not None,
+        from_function=returned is not None or function is not None,
+        function=function,
         tokens=tokens,
         next_in=next_in,
         full_in=full_in,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -13,8 +14,8 @@ from ..enforcing import Enforcer
 from ..errors import StoreUnavailable
 from ..keys import keys_start
 from .buckets import Bucket, server_of, stored
-from .layout import Table
-from .output import Failure, counted, duration, print_json, print_table
+from .layout import Line, Table, laid_out
+from .output import Failure, counted, duration, print_json, print_lines, terminal_width
 from .states import limiters
 
 _limiter = click.option("--limiter", metavar="NAME", help="Only this Limiter. The default is all.")
@@ -43,7 +44,7 @@ def show(client: str, limiter: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"client": client, "buckets": [bucket.as_data() for bucket in found]})
     elif found:
-        print_table(bucket_table("", found, with_client=False))
+        print_lines(bucket_lines(found, with_client=False))
     else:
         click.echo(f"No bucket of {client} is stored, so all are full.")
 
@@ -107,8 +108,28 @@ def reachable() -> Iterator[None]:
         raise Failure(f"The store is out of reach: {error.reason}", 1) from None
 
 
-def bucket_table(title: str, buckets: list[Bucket], *, with_client: bool) -> Table:
-    """Return buckets as a table."""
+#: Explain the question marks in a table.
+_OF_A_FUNCTION = (
+    "?: A function returns this limit for each request, so it is not known here. TOKENS are those "
+    "that the last request left."
+)
+_OF_NO_RULE = (
+    "?: No rule of the application has this limit: limiter.consume or an earlier deploy charged "
+    "it. TOKENS are those that the last request left."
+)
+
+
+def bucket_lines(buckets: list[Bucket], *, with_client: bool) -> list[Line]:
+    """Return buckets as a table, and an explanation of its question marks if it has any."""
+    width = terminal_width()
+    lines = laid_out(_table(buckets, with_client=with_client), width)
+    unknown = [bucket for bucket in buckets if bucket.limit is None]
+    for note in dict.fromkeys(_OF_A_FUNCTION if b.from_function else _OF_NO_RULE for b in unknown):
+        lines += [Line(""), *(Line(text) for text in textwrap.wrap(note, width or len(note)))]
+    return lines
+
+
+def _table(buckets: list[Bucket], *, with_client: bool) -> Table:
     headings = ["scope", "limit", "tokens", "capacity", "next token in", "full in"]
     numbers = frozenset(headings[2:])
     several = len({bucket.limiter for bucket in buckets}) > 1
@@ -125,13 +146,14 @@ def bucket_table(title: str, buckets: list[Bucket], *, with_client: bool) -> Tab
             row.append(bucket.limiter)
         rows.append(tuple(row))
         styles.append("red" if bucket.tokens < 1 else "yellow" if bucket.fill < 0.2 else "")
-    return Table(title, tuple(headings), rows, numbers, styles, group=1)
+    return Table("", tuple(headings), rows, numbers, styles, group=1)
 
 
 def _columns(bucket: Bucket) -> tuple[str, ...]:
+    source = f" from {bucket.function or 'a function'}" if bucket.from_function else ""
     if bucket.limit is None:
-        return f"{bucket.name} (not a rule's)", f"{bucket.tokens:,}", "?", "?", "?"
-    limit = str(bucket.limit) + (" from a function" if bucket.from_function else "")
+        return f"{bucket.name}{source or ' of no rule'}", f"{bucket.tokens:,}", "?", "?", "?"
+    limit = f"{bucket.limit}{source}"
     return (
         f"ban after {limit}" if bucket.kind == "ban" else limit,
         "banned" if bucket.is_banned else f"{bucket.tokens:,}",

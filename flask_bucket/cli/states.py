@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 from flask import Flask, current_app
 
 from ..applications import LimiterMissingError, enforcers_of
-from ..bound import BoundRule, Facts
+from ..bound import BoundRule, Facts, read_numbers
 from ..enforcing import Enforcer
+from ..keys import KIND_MARKS, SCOPE_MARK, KeyParts
 from ..limits import Limit
 from .output import Failure
 
@@ -56,8 +58,33 @@ def routes(app: Flask) -> Iterator[Route]:
             yield Route(rule.rule, rule.endpoint, method)
 
 
-def known_limits(state: Enforcer) -> Mapping[str, Limit]:
-    """Return the limits that rules name, by the rest of their keys after the client."""
+@dataclass(frozen=True, slots=True)
+class KnownLimits:
+    """The limits of an application, to be found by keys."""
+
+    #: Those that can be told without a request, by the rest of their keys after the client.
+    told: Mapping[str, Limit]
+    #: The rules whose functions return limits.
+    functions: tuple[BoundRule, ...]
+
+    def function(self, parts: KeyParts) -> str | None:
+        """Return the name of the function that returns the limit of a key, if there is one."""
+        for bound in self.functions:
+            scope, name = bound.scope, parts.name.removeprefix(KIND_MARKS[parts.kind])
+            if parts.scope.startswith(f"{scope}{SCOPE_MARK}") and read_numbers(parts.scope, name):
+                return name_of(bound.rule.limits)
+            if parts.scope == scope and _gives(bound.rule.name, name):
+                return name_of(bound.rule.limits)
+        return None
+
+
+def _gives(given: str | None, name: str) -> bool:
+    """Return whether a limit has the name that its rule gives to all limits of its function."""
+    return given is None or name == given or bool(re.fullmatch(re.escape(given) + r"-\d+", name))
+
+
+def known_limits(state: Enforcer) -> KnownLimits:
+    """Return the limits of an application's rules, and the rules whose limits are functions."""
     known: dict[str, Limit] = {}
     plans = [state.planner.plan(route.endpoint, route.method) for route in routes(state.app)]
     plans.append(state.planner.plan(None, "GET"))
@@ -66,7 +93,8 @@ def known_limits(state: Enforcer) -> Mapping[str, Limit]:
             known |= {charge.key: charge.limit for charge in bound.charges("", WithoutRequest())}
     bounds = [bound for plan in plans for bound in plan.bounds]
     bans = [bound.ban for bound in (*state.planner.bans, *bounds) if bound.ban is not None]
-    return known | {ban.ending: ban.ban.after for ban in bans}
+    known |= {ban.ending: ban.ban.after for ban in bans}
+    return KnownLimits(known, tuple(bound for bound in bounds if bound.fixed is None))
 
 
 def limits_now(bound: BoundRule) -> tuple[Limit, ...] | None:

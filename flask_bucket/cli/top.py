@@ -12,9 +12,9 @@ from flask.cli import with_appcontext
 
 from ..enforcing import Enforcer
 from .buckets import Bucket, server_of, stored
-from .clients import bucket_table, reachable
-from .layout import Line, laid_out
-from .output import coloured, print_json, print_lines, terminal_width, wants_colours
+from .clients import bucket_lines, reachable
+from .layout import Line
+from .output import coloured, print_json, print_lines, wants_colours
 from .states import limiters
 
 ALL_FULL = "All buckets are full."
@@ -76,7 +76,7 @@ def _as_data(buckets: list[Bucket]) -> dict[str, object]:
 def _lines(buckets: list[Bucket]) -> list[Line]:
     if not buckets:
         return [Line(ALL_FULL)]
-    return laid_out(bucket_table("", buckets, with_client=True), terminal_width())
+    return bucket_lines(buckets, with_client=True)
 
 
 def _watch(look: Callable[[], list[Bucket]], interval: float, as_json: bool) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import redis
-from flask import Blueprint, Flask
+from flask import Blueprint, Flask, g, request
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from flask_bucket import Limiter
-from tests.cli.conftest import get, run_in
+from tests.cli.conftest import Said, get, run_in
 from tests.servers import ENGINES, Cluster, Sentinel, Server
 
 
@@ -62,7 +63,9 @@ def test_a_bucket_that_no_rule_names_is_shown_with_what_is_known(app: Flask) -> 
         limiter.consume("5/hour", "alice", 2)
     (bucket,) = run_in(app)("show", "alice", "--json").data["buckets"]
     assert (bucket["limiter"], bucket["tokens"], bucket["limit"]) == ("mail", 3, None)
-    assert "not a rule's" in run_in(app)("show", "alice").out
+    said = run_in(app)("show", "alice").out
+    assert "per-hour of no rule" in said
+    assert "No rule of the application has this limit." in said
 
 
 def test_limits_that_a_function_returned_are_shown_with_their_numbers(app: Flask) -> None:
@@ -76,7 +79,7 @@ def test_limits_that_a_function_returned_are_shown_with_their_numbers(app: Flask
     assert shown == {"10/minute": (10, 8, True), "2 per 15 minutes burst 9": (9, 8, True)}
     rows = run("show", "203.0.113.7", "--limiter", "plans").out.splitlines()[1:]
     assert all(row.startswith("plan  ") for row in rows)
-    assert "10/minute from a function" in rows[0]
+    assert "10/minute from lambda in line" in rows[0]
 
 
 def test_a_named_limit_from_the_configuration_is_known(app: Flask) -> None:
@@ -88,6 +91,75 @@ def test_a_named_limit_from_the_configuration_is_known(app: Flask) -> None:
     run = run_in(app)
     (bucket,) = run("show", "203.0.113.7", "--limiter", "named", "--json").data["buckets"]
     assert (bucket["limit"], bucket["capacity"], bucket["tokens"]) == ("7/hour", 7, 6)
+
+
+def plans(app: Flask, **options: Any) -> Limiter:
+    """Limit a blueprint by the plan of the customer, which only a request knows."""
+
+    def limit_of_the_plan() -> str:
+        return {"acme": "20/hour burst 100", "bob": "1/hour burst 5"}[g.customer]
+
+    limiter = Limiter(app, name="plans")
+    api = Blueprint("api", __name__, url_prefix="/api")
+
+    @api.before_request
+    def check_key() -> None:
+        g.customer = request.headers["X-API-Key"]
+
+    def customer() -> str:
+        return str(g.customer)
+
+    limiter.shared_limit(limit_of_the_plan, "api", key_func=customer, **options)(api)
+    api.add_url_rule("/items", "items", lambda: "")
+    app.register_blueprint(api)
+    return limiter
+
+
+def show_plan(app: Flask, customer: str, *arguments: str) -> Said:
+    assert app.test_client().get("/api/items", headers={"X-API-Key": customer}).status_code == 200
+    return run_in(app)("show", customer, "--limiter", "plans", *arguments)
+
+
+def test_a_named_limit_that_needs_a_request_is_shown_with_its_function(app: Flask) -> None:
+    plans(app, name="plan")
+    (bucket,) = show_plan(app, "bob", "--json").data["buckets"]
+    assert (bucket["name"], bucket["tokens"], bucket["capacity"]) == ("plan", 4, None)
+    assert (bucket["from_function"], bucket["function"]) == (True, "limit_of_the_plan")
+    said = show_plan(app, "acme").out
+    assert "plan from limit_of_the_plan" in said
+    assert "A function returns this limit for each request" in said
+    assert "no rule" not in said.casefold()
+    top = run_in(app)("top", "--limiter", "plans").out
+    assert top.count("plan from limit_of_the_plan") == 2
+
+
+def test_a_limit_without_a_name_is_shown_with_its_function_and_its_numbers(app: Flask) -> None:
+    plans(app)
+    (bucket,) = show_plan(app, "acme", "--json").data["buckets"]
+    assert (bucket["limit"], bucket["capacity"]) == ("20/hour burst 100", 100)
+    assert (bucket["from_function"], bucket["function"]) == (True, "limit_of_the_plan")
+
+
+def test_a_second_limit_under_the_name_of_a_function_is_known_too(app: Flask) -> None:
+    limiter = Limiter(app, name="two")
+    limited = limiter.limit(lambda: [g.limit, "9/day"], name="plan", scope="two")
+
+    @app.before_request
+    def choose() -> None:
+        g.limit = "7/hour"
+
+    app.add_url_rule("/two", "two", limited(lambda: ""))
+    get(app, "/two")
+    shown = run_in(app)("show", "203.0.113.7", "--limiter", "two", "--json").data["buckets"]
+    assert [(b["name"], b["from_function"]) for b in shown] == [("plan", True), ("plan-2", True)]
+
+
+def test_a_bucket_of_an_earlier_deploy_is_no_functions(app: Flask) -> None:
+    limiter = plans(app, name="plan")
+    with app.app_context():
+        limiter.consume("5/day", "bob", scope="api")
+    shown = show_plan(app, "bob", "--json").data["buckets"]
+    assert {b["name"]: b["from_function"] for b in shown} == {"plan": True, "per-day": False}
 
 
 def test_the_application_and_blueprints_are_named_in_words(app: Flask) -> None:
