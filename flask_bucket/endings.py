@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from threading import Lock
 from typing import Any
 
 from flask import Flask
 from flask import globals as flask_globals
 from flask.signals import request_tearing_down
 
+from . import forks
 from .bodies import Watched, ends_of
 from .exchange import Exchange, current_request, exchanges_of
+from .holdings import Holdings
 
 #: What is current for one request. From Flask 3.2 on, it is the application's context too.
 _CONTEXT = vars(flask_globals).get("request_ctx", flask_globals.app_ctx)
@@ -30,7 +33,21 @@ class Endings:
         self._settle = settle
         #: Whether contexts are watched: some that were made by hand hold slots.
         self._watches_contexts = False
+        self.after_fork()
+        forks.watch(self)
         app.wsgi_app = Watched(app.wsgi_app)  # type: ignore[method-assign]  # as Flask's docs say
+
+    def after_fork(self) -> None:
+        """Begin with a lock of this process's own."""
+        self._lock = Lock()
+
+    def holdings(self, exchange: Exchange) -> Holdings:
+        """Return the slots of a request, all of which are given back at its end."""
+        with self._lock:  # threads that work for one request share them
+            if exchange.holdings is None:
+                exchange.holdings = Holdings()
+        self.watch(exchange)
+        return exchange.holdings
 
     def watch(self, exchange: Exchange) -> None:
         """Have a request settled at its end.

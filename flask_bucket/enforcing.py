@@ -152,7 +152,7 @@ class Enforcer:
         exchanges = exchanges_of(req)
         exchange = exchanges.by_limiter.get(self.name)
         if exchange is None:
-            exchange = exchanges.by_limiter[self.name] = self._begin(req, exchanges)
+            exchange = exchanges.by_limiter.setdefault(self.name, self._begin(req, exchanges))
         elif exchange.plan.method != req.method:  # changed by a hook
             exchange.plan = self.planner.plan(req.endpoint, req.method)
         return None if exchange.filtered else exchange
@@ -176,8 +176,7 @@ class Enforcer:
         if whole.bans:
             bill, held = exchange.due(whole, held)
         if bill.asks_slots:
-            bill = exchange.asking(bill, point)
-            self._endings.watch(exchange)
+            bill = self._endings.holdings(exchange).ask(bill, point)
         decision = self.store.take(bill.charges, held, bill.shadow)
         exchange.record(decision, bill, point)
         if whole.bans and exchange.banning is not None:

@@ -56,12 +56,6 @@ class Exchange:
     #: The bans that it was checked for; None if there are none.
     banning: Banning | None = None
 
-    def asking(self, bill: Bill, point: Point) -> Bill:
-        """Return a bill whose slots this request asks for."""
-        if self.holdings is None:
-            self.holdings = Holdings()
-        return self.holdings.ask(bill, point)
-
     def due(self, bill: Bill, held: Sequence[Charge]) -> tuple[Bill, Sequence[Charge]]:
         """Return what is due of a bill that has bans, and what is held, with bans."""
         if self.banning is None:
@@ -237,5 +231,5 @@ def exchanges_of(req: Request) -> Exchanges:
     """Return what is kept on a request, which begins with nothing."""
     kept: Exchanges | None = req.__dict__.get(_ATTRIBUTE)
     if kept is None:
-        kept = req.__dict__[_ATTRIBUTE] = Exchanges()
+        kept = req.__dict__.setdefault(_ATTRIBUTE, Exchanges())
     return kept

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from secrets import token_urlsafe
 
@@ -11,20 +11,29 @@ from .decisions import Charge, Decision
 from .plans import Point
 from .rules import Rule
 
+#: A slot's key, and what counts it: the store, or the policy of an outage.
+Slot = tuple[str, str]
+
+#: Where in the request a slot was taken, and its charge.
+Held = tuple[Point, Charge]
+
 
 @dataclass(slots=True)
 class Holdings:
-    """The slots of one request. A slot is given back by whoever was the first to hold it."""
+    """The slots of one request. A slot is given back by whoever was the first to hold it.
+
+    Threads that work for the request with copies of its context share them. So each change is one
+    step of a dictionary, and needs no lock.
+    """
 
     #: The request's name among the holders of a slot. It holds each slot once, however often it
     #: is charged.
     member: str = field(default_factory=lambda: token_urlsafe(12))
-    #: What is held, and where in the request it was taken.
-    held: list[tuple[Point, Charge]] = field(default_factory=list)
+    held: dict[Slot, Held] = field(default_factory=dict)
     #: What the store was asked for, and has not answered.
-    asked: list[tuple[Point, Charge]] = field(default_factory=list)
-    #: The blocks that were entered and not left yet: their rules, and where they were charged.
-    blocks: list[tuple[Sequence[Rule], Point]] = field(default_factory=list)
+    asked: dict[Slot, Held] = field(default_factory=dict)
+    #: The blocks that were entered and not left yet: where each was charged, and its rules.
+    blocks: dict[Point, Sequence[Rule]] = field(default_factory=dict)
     #: The context whose teardown gives them back, if it was made by hand. The end of a request
     #: that a server sent is told otherwise.
     context: int | None = None
@@ -32,7 +41,8 @@ class Holdings:
     @property
     def charges(self) -> list[Charge]:
         """What is held, or may be."""
-        return [charge for _, charge in (*self.held, *self.asked)]
+        held, asked = self.held.copy(), self.asked.copy()
+        return [charge for _, charge in (*held.values(), *asked.values())]
 
     def ask(self, bill: Bill, point: Point) -> Bill:
         """Return a bill in this request's name.
@@ -41,44 +51,53 @@ class Holdings:
         store may count a holder, and the slot has to be given back all the same.
         """
         bill = _in_the_name_of(self.member, bill)
-        held = {charge.key for charge in self.charges}
-        slots = [charge for charge, _ in bill.items if charge.kind == "slot"]
-        self.asked += [(point, charge) for charge in slots if charge.key not in held]
+        for charge, _ in bill.items:
+            if charge.kind == "slot" and _slot(charge) not in self.held:
+                self.asked.setdefault(_slot(charge), (point, charge))
         return bill
 
     def note(self, decision: Decision, bill: Bill, point: Point) -> None:
         """Note the slots that a decision about a bill let the request hold."""
-        keys = {charge.key for charge, _ in bill.items}
-        asked = [(place, charge) for place, charge in self.asked if charge.key in keys]
-        self.asked = [(place, charge) for place, charge in self.asked if charge.key not in keys]
-        if decision.degraded:
-            self.held += asked  # a policy decided, and the store may have counted a holder
-        elif not decision.allowed and point.ends_request:
+        for charge, _ in bill.items:
+            asked = self.asked.pop(_slot(charge), None)
+            if asked is not None and decision.degraded:
+                # A policy decided, and the store may have counted a holder.
+                self.held.setdefault(_slot(charge), asked)
+        if not decision.degraded and not decision.allowed and point.ends_request:
             self.held.clear()  # given back in the same call
         for (charge, _), outcome in zip(bill.items, decision.outcomes, strict=False):
             if charge.kind == "slot" and outcome.taken and decision.allowed:
-                self.held.append((point, charge.taken_as(outcome)))
+                taken = charge.taken_as(outcome)
+                self.held[_slot(taken)] = (point, taken)
 
     def give_back(self) -> list[Charge]:
         """Return the charges that give everything back, once."""
-        charges = self.charges
-        self.held, self.asked = [], []
-        return [charge.given_back() for charge in charges]
+        return [
+            *_taken_out(self.held, self.held.copy()),
+            *_taken_out(self.asked, self.asked.copy()),
+        ]
 
     def enter(self, rules: Sequence[Rule], point: Point) -> None:
         """Note that a block was entered, which holds what was taken at its point."""
-        self.blocks.append((rules, point))
+        self.blocks[point] = rules
 
     def leave(self, rules: Sequence[Rule]) -> list[Charge]:
         """Return the charges that give back what a block held: the latest one of these rules."""
-        entered = [point for others, point in self.blocks if others is rules]
-        if not entered:
-            return []
-        left = entered[-1]
-        self.blocks = [block for block in self.blocks if block[1] is not left]
-        mine = [charge for point, charge in self.held if point is left]
-        self.held = [(point, charge) for point, charge in self.held if point is not left]
-        return [charge.given_back() for charge in mine]
+        for left, entered in reversed(self.blocks.copy().items()):
+            if entered is rules and self.blocks.pop(left, None) is not None:
+                held = self.held.copy().items()
+                return _taken_out(self.held, [slot for slot, (point, _) in held if point is left])
+        return []
+
+
+def _slot(charge: Charge) -> Slot:
+    return charge.key, charge.taken_from
+
+
+def _taken_out(held: dict[Slot, Held], slots: Iterable[Slot]) -> list[Charge]:
+    """Take slots out of what is held, and return the charges that give them back."""
+    found = [held.pop(slot, None) for slot in slots]
+    return [each[1].given_back() for each in found if each is not None]
 
 
 def _in_the_name_of(member: str, bill: Bill) -> Bill:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
@@ -976,6 +977,35 @@ def test_a_thread_with_a_copy_of_the_request_does_not_free_its_slot(
 
     assert client.get("/").json == [1, 1]
     assert in_use(buckets) == 0
+
+
+@pytest.fixture
+def hasty_threads() -> Iterator[None]:
+    """Threads that interrupt each other nearly everywhere."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("hasty_threads")
+def test_threads_of_one_request_give_back_all_that_their_blocks_held(
+    app: Flask, limiter: Limiter, client: FlaskClient, buckets: CountingStore
+) -> None:
+    @app.get("/")
+    def view() -> list[int]:
+        def work(n: int) -> None:
+            for _ in range(50):
+                with limiter.limit("9 at once", scope=f"query-{n}"):
+                    pass
+
+        with ThreadPoolExecutor(8) as pool:
+            working = [pool.submit(copy_current_request_context(work), n) for n in range(8)]
+        for future in working:
+            future.result()
+        return [in_use(buckets)]
+
+    assert [client.get("/").json for _ in range(5)] == [[0]] * 5
 
 
 @pytest.mark.parametrize("kind", ["block", "function"])
