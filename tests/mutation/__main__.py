@@ -41,6 +41,7 @@ ABOUT = {
     "ban": "test_kinds.py",
     "up to": "test_kinds.py",
     "slots": "test_kinds.py",
+    "reply": "test_kinds.py",
 }
 
 SECONDS = 300

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 LUA, PYTHON = "bucket.lua", "bucket.py"
 ROWS, SLOTS = "rows.py", "slots.py"
+#: The arguments and the reply of the script. A fault in there is one of the script alone.
+CALLS = "stores/redis/script.py"
 
 #: Text, and what is written in its place.
 Edit = tuple[str, str]
@@ -612,6 +614,11 @@ BANS = (
 
 EXTRA = "extra = math.min(charge.most - charge.cost, math.floor(bucket.tokens / bucket.scale))"
 
+#: Where more than the cost is taken, and where a rest is given back.
+MORE = "charge.taken, bucket.tokens = charge.taken + extra, bucket.tokens - extra * bucket.scale"
+REST = "math.min(charge.tokens + charge.extra * scale, charge.full)"
+REST_PYTHON = "_bounded(state.tokens + charge.rest * limit.scale, limit)"
+
 UP_TO = (
     Fault(
         "up to",
@@ -636,9 +643,118 @@ UP_TO = (
             ),
         ),
     ),
+    Fault(
+        "up to",
+        "a refused request takes more than it costs",
+        (
+            (
+                "charge.role ~= 'held' and allowed and charge.needed",
+                "charge.role ~= 'held' and charge.needed",
+            ),
+        ),
+        (
+            (
+                'row.role != "held" and allowed and not row.needed:\n            row.taken +=',
+                'row.role != "held" and not row.needed:\n            row.taken +=',
+            ),
+        ),
+    ),
+    Fault(
+        "up to",
+        "what is taken beyond the cost is not told",
+        ((MORE, MORE.replace("charge.taken + extra", "charge.taken")),),
+        (("row.taken += buckets.take_up_to", "buckets.take_up_to"),),
+    ),
+    Fault(
+        "up to",
+        "what is taken beyond the cost stays in the bucket",
+        ((MORE, MORE.replace("- extra * bucket.scale", "")),),
+    ),
+    Fault(
+        "up to",
+        "a rest is not given back",
+        (("charge.kind == 'up-to' and charge.extra ~= '0'", "false"),),
+        (("        if charge.rest:\n", "        if False:\n"),),
+    ),
+    Fault(
+        "up to",
+        "a rest lifts a bucket above its capacity",
+        ((REST, REST.removeprefix("math.min(").removesuffix(", charge.full)")),),
+        ((REST_PYTHON, REST_PYTHON.removeprefix("_bounded(").removesuffix(", limit)")),),
+    ),
+    Fault(
+        "up to",
+        "a rest of an absent bucket writes it",
+        (("charge.extra ~= '0' and not charge.absent", "charge.extra ~= '0'"),),
+        (
+            (
+                "        if charge.key in self._states:\n            tokens",
+                "        if True:\n            tokens",
+            ),
+        ),
+        both=False,
+        because="an absent bucket and a full one are the same",
+    ),
+)
+
+#: What the reply tells of each charge.
+TOLD = "reply[4 * i - 1], reply[4 * i], reply[4 * i + 1] = "
+ANOTHER = "    refresh(charge, bucket.tokens, bucket.last_refill, bucket.scale)\n"
+
+REPLY = (
+    Fault(
+        "reply",
+        "the cost is told as taken, whether it was or not",
+        ((f"{TOLD}charge.taken", f"{TOLD}charge.cost"),),
+        (("needed, row.taken, tokens", "needed, charge.cost, tokens"),),
+    ),
+    Fault(
+        "reply",
+        "the last refill of the first bucket is told for all",
+        (("charge.tokens, charge.last_refill\nend", "charge.tokens, charges[1].last_refill\nend"),),
+    ),
+    Fault(
+        "reply",
+        "two limits of one bucket are told in the parts of one",
+        ((ANOTHER, "    charge.tokens, charge.last_refill = bucket.tokens, bucket.last_refill\n"),),
+        (("if limit is not charge.limit:", "if False:"),),
+        both=False,
+        because="nobody gives one key to two limits",
+    ),
+    Fault(
+        "reply",
+        "the rows of dry-run charges are read as those held",
+        python=(("zip(held, rows[place:], strict=True)", "zip(held, rows[-1:], strict=False)"),),
+        module=CALLS,
+    ),
+    Fault(
+        "reply",
+        "a ban among what is held counts, and is not told",
+        python=(('if charge.kind == "ban" and taken:', "if False:"),),
+        module=CALLS,
+    ),
+    Fault(
+        "reply",
+        "a ban counts the refusals of dry-run limits",
+        python=(('("take", "shadow") if role == "shadow" else ("take",)', '("take", "shadow")'),),
+        module=CALLS,
+    ),
+    Fault(
+        "reply",
+        "a dry-run ban counts no refusals of dry-run limits",
+        python=(('("take", "shadow") if role == "shadow" else ("take",)', '("take",)'),),
+        module=CALLS,
+    ),
+    Fault(
+        "reply",
+        "a ban counts the refusals of the charge before its own",
+        python=(("enumerate(roles, start=1)", "enumerate(roles, start=2)"),),
+        module=CALLS,
+    ),
 )
 
 HOLDS = "slots.holds[member] or tonumber(call('ZSCORE', key, member) or now) > now"
+CHANGES_SLOT = "amount ~= 0 and (slots.holds[member] == true) == (amount > 0)"
 FREED = "call('ZADD', KEYS[i], amount < 0 and charge.free_at or now, member)"
 FREE_EXPIRES = (
     "      call('PEXPIRE', key, math.min(math.ceil((last - now) / 1000) + TTL_MARGIN, LARGEST))\n"
@@ -699,6 +815,60 @@ AT_ONCE = (
     Fault("slots", "the TTL of slots is dropped", ((FREE_EXPIRES, ""),)),
     Fault(
         "slots",
+        "the first slot to be free is told in place of the last",
+        (("call('ZRANGE', key, -1, -1, 'WITHSCORES')", "call('ZRANGE', key, 0, 0, 'WITHSCORES')"),),
+        (("max([now, *holders.values()])", "min([*holders.values()], default=now)"),),
+        module=SLOTS,
+    ),
+    Fault(
+        "slots",
+        "giving back what is not held frees a slot",
+        (
+            (
+                "(slots.holds[member] == true) == (amount > 0)",
+                "(amount > 0 or not slots.holds[member] or slots.holds[member] == 'soon')",
+            ),
+        ),
+    ),
+    Fault(
+        "slots",
+        "holding a slot again extends its time",
+        (
+            (
+                f"if slots and {CHANGES_SLOT} then",
+                "if slots and amount < 0 and slots.holds[member] == true then\n"
+                "    call('ZADD', KEYS[i], charge.free_at, member)\n"
+                f"  elseif slots and {CHANGES_SLOT} then",
+            ),
+        ),
+        (
+            (
+                "if amount == 0 or holds == (amount < 0):",
+                "if holds and amount < 0:\n"
+                "            self.holders[charge.member] = self._free_at(charge)\n"
+                "        if amount == 0 or holds == (amount < 0):",
+            ),
+        ),
+        module=SLOTS,
+    ),
+    Fault(
+        "slots",
+        "a refused request keeps the slot that it held before",
+        (
+            (
+                "amount = allowed and 0 or charge.cost",
+                "amount = (allowed or slots) and 0 or charge.cost",
+            ),
+        ),
+        (
+            (
+                'if row.role == "held" and not allowed:',
+                'if row.role == "held" and not allowed and row.charge.kind != "slot":',
+            ),
+        ),
+    ),
+    Fault(
+        "slots",
         "a peek holds a slot",
         (("if mode ~= 'peek' then -- whoever", "if true then -- whoever"),),
     ),
@@ -706,5 +876,5 @@ AT_ONCE = (
 
 FAULTS = (
     *(*REFILL, *JUDGING, *WAITS, *CLOCK, *CHANGES, *SEVERAL, *SETTLING, *STORING),
-    *(*BANS, *UP_TO, *AT_ONCE),
+    *(*BANS, *UP_TO, *AT_ONCE, *REPLY),
 )

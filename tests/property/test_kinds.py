@@ -19,6 +19,7 @@ BAN, SLOTS = "bucket:{a}:one:!ban", "bucket:{a}:one:@at-once"
 ONE = Limit(1, 1)
 
 times = st.one_of(st.integers(1, 10 * SECOND), st.integers(1, DAY))
+rests = st.sampled_from((0, 0, 1, 5))
 members = st.sampled_from(("one", "two", "three"))
 
 
@@ -134,18 +135,21 @@ def test_no_more_slots_are_held_than_there_are(
 @examples(100, 1_000)
 @given(
     limit=fine_limits,
-    history=st.lists(st.tuples(FORWARD, costs, st.integers(-2, 50), costs), max_size=15),
+    history=st.lists(st.tuples(FORWARD, costs, st.integers(-2, 50), costs, rests), max_size=15),
 )
 def test_up_to_a_maximum_as_much_is_taken_as_there_is(
-    subject: Subject, limit: Limit, history: list[tuple[int, int, int, int]]
+    subject: Subject, limit: Limit, history: list[tuple[int, int, int, int, int]]
 ) -> None:
+    """The rest of an earlier charge is given back first, whatever is decided then."""
     subject.forget()
     now, oracle = START, oracle_of(limit)
-    for by, cost, more, other in history:
+    for by, cost, more, other, rest in history:
         now += by
         assume(now < EXACT)
         oracle.move(now)
-        charges = [Charge(limit, KEY, cost, up_to=cost + more), Charge(limit, KEY, other)]
+        oracle.give(rest)
+        asked = Charge(limit, KEY, cost, up_to=cost + more, rest=rest)
+        charges = [asked, Charge(limit, KEY, other)]
         decision = subject.store.take(charges, now=now)
         taken = oracle.up_to(cost, cost + more, other) if decision.allowed else 0
         assert decision.outcomes[0].taken == taken
