@@ -71,6 +71,7 @@ def mutants(session: nox.Session) -> None:
     session.install(".[all]", *groups("mutation"))
     session.run("python", "-m", "tests.mutation", *session.posargs)
     session.run("python", "-m", "tests.mutation.wrapping")
+    session.run("python", "-m", "tests.mutation.guarded")
 
 
 @nox.session

@@ -27,7 +27,7 @@ from tests.mutation.faults import FAULTS, LUA, Edit
 ROOT = Path(__file__).parents[2]
 
 #: The engines that the hunt runs on: the fast ones.
-ENGINES = "memory,fakeredis,valkey"
+ENGINES = "memory,valkey"
 
 #: These compare script and reference. They cannot see a fault that both have.
 TWINS = ("test_machine.py", "test_small_world.py")
@@ -35,6 +35,7 @@ TWINS = ("test_machine.py", "test_small_world.py")
 PROMISES = ("test_promises.py", "test_refills.py", "test_changes.py", "test_kinds.py")
 #: The promises about an area are tried before the others.
 ABOUT = {
+    "refill": "test_refills.py",
     "clock": "test_changes.py",
     "config change": "test_changes.py",
     "storing": "test_refills.py",
@@ -75,11 +76,16 @@ def mutants() -> Iterator[Mutant]:
             yield Mutant(fault.area, fault.name, where, edits, fault.alike)
 
 
-def plant(mutant: Mutant, folder: Path) -> None:
-    """Copy the files that the tests need, and change the copy."""
+def copied(folder: Path) -> None:
+    """Copy the files that the tests need."""
     for name in ("flask_bucket", "tests"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", folder)
+
+
+def plant(mutant: Mutant, folder: Path) -> None:
+    """Change a copy of the package."""
+    copied(folder)
     for name, edits in mutant.edits.items():
         path = folder / "flask_bucket" / name
         path.write_text(edited(name, path.read_text(), edits))
