@@ -65,7 +65,7 @@ def test_a_bucket_that_no_rule_names_is_shown_with_what_is_known(app: Flask) -> 
     assert (bucket["limiter"], bucket["tokens"], bucket["limit"]) == ("mail", 3, None)
     said = run_in(app)("show", "alice").out
     assert "per-hour of no rule" in said
-    assert "No rule of the application has this limit." in said
+    assert "No rule of the application has this limit:" in said
 
 
 def test_limits_that_a_function_returned_are_shown_with_their_numbers(app: Flask) -> None:
