@@ -22,6 +22,11 @@ _BLOCK = 1 << 20  # bytes read at once, and the longest line
 _HEAD = 1 << 13  # a zero byte in these first bytes means a binary file; later, a damaged line
 _GZIP = b"\x1f\x8b"
 
+#: Lines of the extended format, which names its columns, and of journalctl, which notes boots.
+_COMMENTS = (b"#", b"-- ")
+#: Parts of the lines that journalctl writes if it writes an entry in several lines.
+_JOURNAL_FIELDS = (b"__REALTIME_TIMESTAMP", b"_BOOT_ID=")
+
 #: Lines that are tried in every format.
 _SAMPLE = 1000
 #: Characters that are shown of a malformed line.
@@ -62,7 +67,7 @@ class Log:
             if entry is not None and entry.at is not None:
                 self.requests += 1
                 yield entry
-            elif not line.startswith(b"#"):  # the extended format names its columns there
+            elif not line.startswith(_COMMENTS):
                 self.malformed += 1
                 self.first = self.first or (number, line)
         if self.malformed > self.requests:
@@ -114,7 +119,12 @@ def _why_unknown(name: str, lines: Sequence[bytes]) -> str:
     if any(after_prefix(formats()["uvicorn"].read)(line) for line in lines):
         return (
             f"{name} has no times, as usual for uvicorn: {log.first_malformed()}. Add them as a "
-            "prefix, for example with docker compose logs -t."
+            "prefix, for example with docker compose logs -t or journalctl -o short-iso."
+        )
+    if any(field in line for line in lines for field in _JOURNAL_FIELDS):
+        return (
+            f"{name} is a journal with several lines for each entry: {log.first_malformed()}. "
+            "Expected one line for each, as journalctl -o short-iso or -o json writes it."
         )
     names = ", ".join(formats())
     return (

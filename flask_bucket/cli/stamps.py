@@ -60,6 +60,27 @@ def iso(stamp: bytes) -> int | None:
     return (moment - _EPOCH) // _MICROSECOND if moment.year in _YEARS else None
 
 
+def with_zone(stamp: bytes) -> int | None:
+    """Read ``2024-05-17 10:05:03 +02``. The name of a zone tells no offset: it is taken for UTC."""
+    moment, _, zone = stamp.rpartition(b" ")
+    return iso(moment + zone if zone[:1] in b"+-" else moment)
+
+
+@lru_cache(maxsize=100_000)
+def syslog(stamp: bytes, now: datetime | None = None) -> int | None:
+    """Read ``May 17 10:05:03``, which has no year: that of the last such day is taken.
+
+    :param now: the time at which the log is read. A clock that is ahead by a day is forgiven.
+    """
+    latest = (now or datetime.now(UTC)) + timedelta(days=1)
+    for year in range(latest.year, latest.year - 9, -1):  # 29 February comes every 8 years at worst
+        day = b" ".join((stamp[4:6].strip().rjust(2, b"0"), stamp[:3], b"%d" % year))
+        at = clf_without_zone(day.replace(b" ", b"/") + b" " + stamp[7:])
+        if at is not None and at <= (latest - _EPOCH) // _MICROSECOND:
+            return at
+    return None
+
+
 def of_any(value: Any) -> int | None:
     """Read a time in JSON: a text in one of the formats above, or a number since 1970.
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib
 import io
-from datetime import UTC, datetime
+import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from flask_bucket.cli import stamps
 from flask_bucket.cli.formats import Entry, formats
 from flask_bucket.cli.logs import Log, UnreadableLogError, blocks
 from tests.servers import missing
@@ -30,10 +33,24 @@ PREFIXES = {
     "a container runtime": "2024-05-17T10:05:03.123456789+02:00 stdout F ",
     "journald": "May 17 10:05:03 web1 gunicorn[812]: ",
     "journald -o short-iso": "2024-05-17T10:05:03+0000 web1 gunicorn[812]: ",
+    "journald -o short-precise": "May 17 10:05:03.123456 web1 gunicorn[812]: ",
+    "journald -o short-full": "Fri 2024-05-17 10:05:03 CEST web1 gunicorn[812]: ",
+    "journald -o with-unit": "Fri 2024-05-17 10:05:03 UTC web1 shop@1.service[812]: ",
+    "journald -o short-unix": "1715940303.123456 web1 gunicorn[812]: ",
+    "journald -o short-monotonic": "[ 8123.123456] web1 gunicorn[812]: ",
+    "docker service logs": "shop_web.1.k2lsx0@web1    | ",
+    "heroku logs": "2024-05-17T10:05:03.123456+00:00 app[web.1]: ",
     "rsyslog": "2024-05-17T10:05:03.123456+00:00 web1 caddy: ",
     "syslog": "<134>May  7 10:05:03 web1 nginx: ",
     "syslog, RFC 5424": "<134>1 2024-05-17T10:05:03.123Z web1 nginx 812 access - ",
     "Python's logging": "INFO:werkzeug:",
+}
+
+
+#: Two lines of uvicorn, by their seconds.
+UVICORN = {
+    3: 'INFO:     203.0.113.7:50001 - "GET / HTTP/1.1" 200 OK\n',
+    4: 'INFO:     2001:db8::7:50002 - "GET / HTTP/1.1" 401 Unauthorized\n',
 }
 
 
@@ -98,13 +115,92 @@ def test_dockers_own_files_are_unwrapped() -> None:
     assert brief(entries) == EXPECTED[:1]
 
 
-def test_lines_of_uvicorn_have_the_time_of_their_prefix() -> None:
-    _, entries = read(
-        'web-1  | 2024-05-17T10:05:03Z INFO:     203.0.113.7:50001 - "GET / HTTP/1.1" 200 OK\n'
-        'web-1  | 2024-05-17T10:05:04Z INFO:     2001:db8::7:50002 - "GET / HTTP/1.1" 401 '
-        "Unauthorized\n"
-    )
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "web-1  | 2024-05-17T10:05:0{}Z ",
+        "2024-05-17 10:05:0{},000 ",
+        "2024-05-17T12:05:0{}+0200 web1 uvicorn[812]: ",
+        "Fri 2024-05-17 10:05:0{} UTC web1 uvicorn[812]: ",
+        "Fri 2024-05-17 07:05:0{} -03 web1 uvicorn[812]: ",
+        "171594030{}.000000 web1 uvicorn[812]: ",
+    ],
+)
+def test_lines_of_uvicorn_have_the_time_of_their_prefix(prefix: str) -> None:
+    _, entries = read("".join(prefix.format(n) + text for n, text in UVICORN.items()))
     assert brief(entries) == EXPECTED
+
+
+@pytest.mark.parametrize("prefix", ["{} 10:05:0{} web1 uvicorn[812]: ", "<134>{} 10:05:0{} web: "])
+def test_lines_of_uvicorn_after_classic_syslog_are_of_the_last_such_day(prefix: str) -> None:
+    yesterday = datetime.now(UTC) - timedelta(days=1)
+    day = f"{yesterday:%b} {yesterday.day:2d}"
+    log, entries = read("".join(prefix.format(day, n) + text for n, text in UVICORN.items()))
+    first = yesterday.replace(hour=10, minute=5, second=3, microsecond=0)
+    assert [e.at for e in entries] == [round((first.timestamp() + n) * 1e6) for n in (0, 1)]
+    assert log.malformed == 0
+
+
+@pytest.mark.parametrize(
+    ("stamp", "now", "year"),
+    [
+        ("May 17 10:05:03", "2024-05-17T10:05:02", 2024),
+        ("May 18 10:05:03", "2024-05-17T10:05:02", 2023),
+        ("Dec 31 23:59:59.123", "2025-01-01T00:00:10", 2024),
+        ("Feb 29 10:05:03", "2103-02-01T00:00:00", 2096),
+        ("Feb 30 10:05:03", "2024-05-17T10:05:02", None),
+        ("Mai  7 10:05:03", "2024-05-17T10:05:02", None),
+    ],
+)
+def test_a_time_without_a_year_is_of_the_last_such_day(
+    stamp: str, now: str, year: int | None
+) -> None:
+    at = stamps.syslog(stamp.encode(), datetime.fromisoformat(now + "+00:00"))
+    assert (None if at is None else datetime.fromtimestamp(at / 1e6, UTC).year) == year
+
+
+@pytest.mark.parametrize("mark", ["", "\x1e", "data: "], ids=["json", "json-seq", "json-sse"])
+@pytest.mark.parametrize("kind", [str, lambda text: list(text.encode())], ids=["text", "bytes"])
+def test_entries_of_the_journal_in_json_are_unwrapped(mark: str, kind: Any) -> None:
+    times = {n: f"{at(n)}" for n in UVICORN}
+    entries = [
+        {"__REALTIME_TIMESTAMP": times[n], "PRIORITY": "6", "MESSAGE": kind(text.rstrip())}
+        for n, text in UVICORN.items()
+    ]
+    _, found = read("".join(f"{mark}{json.dumps(entry)}\n" for entry in entries))
+    assert brief(found) == EXPECTED
+
+
+def test_a_wrapped_line_may_have_a_prefix_of_its_own() -> None:
+    _, entries = read(
+        '{"MESSAGE":"INFO:werkzeug:'
+        + SAMPLES["werkzeug"].split("\n")[0].replace('"', '\\"')
+        + '"}\n'
+    )
+    assert brief(entries) == EXPECTED[:1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{\n\t"__REALTIME_TIMESTAMP" : "1715940303000000",\n\t"MESSAGE" : "GET"\n}\n',
+        "__CURSOR=s=1\n__REALTIME_TIMESTAMP=1715940303000000\nMESSAGE=GET\n\n",
+        "Fri 2024-05-17 10:05:03.1 UTC [s=1]\n    _BOOT_ID=1\n    MESSAGE=GET\n",
+    ],
+    ids=["json-pretty", "export", "verbose"],
+)
+def test_a_journal_with_several_lines_an_entry_is_told_how_to_write_one(text: str) -> None:
+    with pytest.raises(UnreadableLogError, match="journalctl -o short-iso or -o json"):
+        read(text)
+
+
+def test_what_journalctl_notes_between_lines_is_not_malformed() -> None:
+    prefix = PREFIXES["journald"]
+    lines = [prefix + line for line in SAMPLES["combined"].splitlines()]
+    log, entries = read(
+        "\n".join(["-- Journal begins at Fri 2024-05-17. --", *lines, "-- Boot 5 --"])
+    )
+    assert (len(entries), log.malformed) == (2, 0)
 
 
 def test_a_log_of_uvicorn_without_times_is_told_what_it_lacks() -> None:
