@@ -1,4 +1,4 @@
-"""The checks of ``flask bucket doctor`` that look at an application's settings: FB201 to FB206."""
+"""The checks of ``flask bucket doctor`` of an application's settings: FB201 to FB204, and FB206."""
 
 from __future__ import annotations
 
@@ -8,18 +8,15 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from itertools import islice
 from typing import Any
 
-from flask import Flask, Response
+from flask import Flask
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from ..endpoints import blueprint_names
 from ..enforcing import Enforcer
 from ..errors import StoreUnavailable
-from ..headers import examples
 from ..keys import KeyParts
 from ..moving import leftovers
 from ..stores.redis.inspection import RedisServer
 from .findings import Finding
-from .states import Route, routes
 
 #: Buckets whose clients are read.
 _SAMPLE = 1000
@@ -141,46 +138,6 @@ def _addresses(server: RedisServer) -> set[IPv4Address | IPv6Address]:
     except StoreUnavailable:
         return set()  # another check has reported it
     return addresses
-
-
-def header_checks(state: Enforcer) -> Iterator[Finding]:
-    """Check whether Flask-CORS lets browsers hide the headers from scripts of other origins."""
-    for route in routes(state.app):
-        if state.planner.plan(route.endpoint, route.method).bounds:
-            missing = _hidden(state, route)
-            if missing:
-                names = ", ".join(missing)
-                yield Finding(
-                    "FB205",
-                    "warning",
-                    f"Scripts of other origins call {route.method} {route.rule} and others, and "
-                    f"cannot read {names}.",
-                    f"Expose them: CORS(app, expose_headers={missing!r}).",
-                )
-                return
-
-
-def _hidden(state: Enforcer, route: Route) -> list[str]:
-    """Return the headers that scripts of other origins cannot read, where they may call a route.
-
-    Flask-CORS's own hooks are asked about an empty response. The view is not called.
-    """
-    hooks = [
-        hook
-        for name in (None, *blueprint_names(route.endpoint))
-        for hook in state.app.after_request_funcs.get(name, ())
-        if getattr(hook, "__module__", "").partition(".")[0] == "flask_cors"
-    ]
-    response: Any = Response()
-    with state.app.test_request_context(route.rule):
-        for hook in hooks:
-            response = hook(response)
-    if "Access-Control-Allow-Origin" not in response.headers:
-        return []
-    exposed = response.headers.get("Access-Control-Expose-Headers", "").lower()
-    names = {name.strip() for name in exposed.split(",")}
-    ours = [name for name, _ in examples(state.config.headers, refused=True)]
-    return [] if "*" in names else [name for name in ours if name.lower() not in names]
 
 
 def leftover_checks(app: Flask) -> Iterator[Finding]:

@@ -13,7 +13,6 @@ from flask.cli import with_appcontext
 from ..enforcing import Enforcer
 from ..stores.redis.inspection import RedisServer
 from .app_checks import (
-    header_checks,
     leftover_checks,
     proxy_checks,
     setting_checks,
@@ -21,6 +20,7 @@ from .app_checks import (
 )
 from .at_once_checks import at_once_checks, timeout_in
 from .ban_checks import ban_checks
+from .cors_checks import cors_checks
 from .findings import Finding
 from .layout import Table
 from .lease_checks import lease_checks
@@ -76,7 +76,7 @@ def findings(states: Mapping[str, Enforcer], workers: int, behind_proxy: bool) -
         yield from _about(name, ban_checks(state))
         yield from _about(name, method_checks(state))
         yield from _about(name, hook_checks(state))
-        yield from _about(name, header_checks(state))
+        yield from _about(name, cors_checks(state))
     yield from leftover_checks(current_app)
     yield from proxy_checks(current_app, servers, behind_proxy)
     yield from route_checks(states)
