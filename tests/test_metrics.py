@@ -212,6 +212,22 @@ def test_the_tokens_of_leases_are_counted(valkey: Server) -> None:
     assert measured.decisions("per-second", "", "allowed") == 40
 
 
+def test_tokens_that_a_worker_returns_as_it_ends_are_counted(valkey: Server) -> None:
+    app = Flask(__name__)
+    app.config.update(BUCKET_WORKERS=1, BUCKET_LEASE=10, BUCKET_TIMEOUT=5)
+    Limiter(app, redis=valkey.url, application_limits="1000/second burst 4000")
+    measured = Measured(app)
+    measured.get("/", 40)
+    app.extensions["flask_bucket"]["bucket"].store.close()
+    leased, spent, returned = (
+        measured.value(
+            "flask_bucket_lease_tokens_total", limiter="bucket", limit="per-second", what=what
+        )
+        for what in ("leased", "spent", "returned")
+    )
+    assert returned == leased - spent > 0
+
+
 def test_no_label_says_who_a_client_is() -> None:
     app, limiter = make_app(application_limits="2/hour", key_func=lambda: "alice")
     app.add_url_rule("/u/<name>", "user", limiter.limit("2/minute")(lambda name: ""))

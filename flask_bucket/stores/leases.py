@@ -135,6 +135,8 @@ class LeaseStore(WrappingStore):
         back = [Charge(lease.limit, key, -lease.tokens) for key, lease in rests]
         for i in range(0, len(back), AT_A_TIME):
             self.store.settle(back[i : i + AT_A_TIME])
+            for charge in back[i : i + AT_A_TIME]:
+                self.note(charge.limit, "returned", -charge.cost)
         self.store.close()
 
     # The way of charges of which some may be leased.
