@@ -52,7 +52,7 @@ class Holdings:
         """
         bill = _in_the_name_of(self.member, bill)
         for charge, _ in bill.items:
-            if charge.kind == "slot" and _slot(charge) not in self.held:
+            if charge.kind == "slot":
                 self.asked.setdefault(_slot(charge), (point, charge))
         return bill
 
@@ -72,10 +72,8 @@ class Holdings:
 
     def give_back(self) -> list[Charge]:
         """Return the charges that give everything back, once."""
-        return [
-            *_taken_out(self.held, self.held.copy()),
-            *_taken_out(self.asked, self.asked.copy()),
-        ]
+        held = _taken_out(self.held, self.held.copy())
+        return held + _taken_out(self.asked, self.asked.copy())
 
     def enter(self, rules: Sequence[Rule], point: Point) -> None:
         """Note that a block was entered, which holds what was taken at its point."""

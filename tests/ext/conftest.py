@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
-from flask import Flask
+from flask import Flask, request
 from flask.testing import FlaskClient
 
 from flask_bucket import Charge, Decision, Limiter, MemoryStore
@@ -114,3 +114,28 @@ def refused(client: FlaskClient, path: str = "/") -> Any:
         if response.status_code != 200:
             return response
     raise AssertionError("nothing was refused")
+
+
+def in_use(buckets: CountingStore) -> int:
+    """Return how many slots are held, whoever holds them."""
+    now = buckets._clock()
+    holders = [kept for kept in buckets._states.values() if isinstance(kept, Mapping)]
+    return sum(free > now for held in holders for free in held.values())
+
+
+def nested(app: Flask) -> Callable[[], Any]:
+    """Return a view that sends the next of ?deep requests while it runs, and lists all statuses."""
+
+    def view() -> Any:
+        deep = int(request.args.get("deep", 1))
+        if deep <= 1:
+            return [200]
+        inner: Any = app.test_client().get(request.path, query_string={"deep": deep - 1})
+        return [200, *(inner.json if inner.status_code == 200 else [inner.status_code])]
+
+    return view
+
+
+def words() -> Iterator[bytes]:
+    yield b"one "
+    yield b"two"
