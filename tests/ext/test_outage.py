@@ -9,7 +9,15 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from flask_bucket import Charge, Decision, Limiter, MemoryStore, StoreUnavailable
+from flask_bucket import (
+    Charge,
+    Decision,
+    Limiter,
+    MemoryStore,
+    StoreUnavailable,
+    store_recovered,
+    store_unavailable,
+)
 from flask_bucket.stores.base import WrappingStore
 from tests.ext.conftest import answer, statuses
 
@@ -94,3 +102,18 @@ def test_deduct_when_holds_for_tokens_of_the_process(fickle: Fickle) -> None:
     client = local_app(fickle, deduct_when=lambda response: False)
     fickle.away = {"per-hour", "per-minute"}
     assert statuses(client, "/", 3) == [200, 200, 200]
+
+
+def test_an_outage_begins_and_ends_though_receivers_of_its_signals_raise(
+    fickle: Fickle, client: FlaskClient
+) -> None:
+    def fail(sender: Flask, **about: Any) -> None:
+        raise RuntimeError("the pager is away")
+
+    app = client.application
+    with store_unavailable.connected_to(fail, app), store_recovered.connected_to(fail, app):
+        fickle.away = {"per-hour", "per-minute"}
+        assert statuses(client, "/", 3) == [500, 200, 200]
+        fickle.away = set()
+        assert statuses(client, "/", 3) == [500, 200, 200]
+    assert "X-RateLimit-Limit" in client.get("/").headers
