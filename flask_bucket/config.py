@@ -168,8 +168,7 @@ class Config:
     application_limits: Annotated[Any, _any] = None
     #: Bans of clients that go on after being refused.
     bans: Annotated[Any, _any] = None
-    #: Methods that are free of default, blueprint and application limits; OPTIONS only where
-    #: Flask answers it without the view.
+    #: Methods that are free of default, blueprint and application limits.
     exempt_methods: Annotated[tuple[str, ...], _methods] = ("OPTIONS",)
     #: Leading bits of an IPv6 address that make a client.
     ipv6_prefix: Annotated[int, _whole(1, 128, "bits")] = 64

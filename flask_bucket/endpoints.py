@@ -45,8 +45,8 @@ class Endpoints:
         Such a wrapper serves no endpoint, while the function that it wraps does.
         """
         rules: list[Rule] = []
-        if not self.reaches_view(endpoint, method):
-            return rules
+        if method == "OPTIONS" and not self._answers_options(endpoint):
+            return rules  # Flask's automatic answer reaches no view
         # By identity, since views need not be hashable.
         inside = {id(d.function): d.rules for d in self.decorations(function)}
         serving: set[int] | None = None
@@ -61,12 +61,9 @@ class Endpoints:
                     rules += [rule for rule in above if not any(rule is r for r in rules)]
         return rules
 
-    def reaches_view(self, endpoint: str, method: str) -> bool:
-        """Return whether requests reach the view. Flask's automatic answers to OPTIONS do not.
-
-        If the view answers OPTIONS itself at one of its URLs, all its OPTIONS count as reaching it.
-        """
-        return method != "OPTIONS" or not all(
+    def _answers_options(self, endpoint: str) -> bool:
+        """Return whether a view answers OPTIONS itself, at any of its URLs."""
+        return not all(
             getattr(rule, "provide_automatic_options", False)
             for rule in self._app.url_map.iter_rules(endpoint)
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial, wraps
-from typing import Any
 
 import pytest
 from flask import Blueprint, Flask, request
@@ -188,7 +187,7 @@ def test_an_explicit_limit_on_static_files_counts(buckets: CountingStore) -> Non
     assert statuses(client, "/static/none.css", 2) == [404, 429]
 
 
-def test_automatic_options_are_free_of_default_blueprint_and_application_limits(
+def test_options_are_free_of_default_blueprint_and_application_limits(
     app: Flask, buckets: CountingStore
 ) -> None:
     limiter, bp, client = make(
@@ -196,38 +195,11 @@ def test_automatic_options_are_free_of_default_blueprint_and_application_limits(
     )
     limiter.limit("1/minute")(bp)
     bp.add_url_rule("/auto", "auto", answer())
+    bp.add_url_rule("/own", "own", answer(), methods=["OPTIONS"])
     app.register_blueprint(bp)
-    for path in ("/auto", "/nowhere"):
+    for path in ("/auto", "/own", "/nowhere"):
         assert 429 not in statuses(client, path, 3, method="OPTIONS")
     assert buckets.calls == []
-
-
-@pytest.mark.parametrize("kind", ["default", "application", "blueprint"])
-@pytest.mark.parametrize(
-    "options",
-    [{"methods": ["GET", "OPTIONS"]}, {"methods": ["OPTIONS"], "provide_automatic_options": False}],
-    ids=["listed", "not automatic"],
-)
-def test_options_that_a_view_answers_are_charged_to_limits_of_every_kind(
-    app: Flask, buckets: CountingStore, kind: str, options: dict[str, Any]
-) -> None:
-    limits = {} if kind == "blueprint" else {f"{kind}_limits": ["1/minute"]}
-    limiter, bp, client = make(app, buckets, **limits)
-    if kind == "blueprint":
-        limiter.limit("1/minute")(bp)
-    bp.add_url_rule("/", "v", answer(), **options)
-    app.register_blueprint(bp)
-    assert statuses(client, "/", 2, method="OPTIONS") == [200, 429]
-
-
-def test_a_method_of_one_s_own_choice_is_exempt_though_it_reaches_the_view(
-    app: Flask, buckets: CountingStore
-) -> None:
-    app.config["BUCKET_EXEMPT_METHODS"] = ["PROPFIND"]
-    _, _, client = make(app, buckets, default_limits=["1/minute"])
-    app.add_url_rule("/", "v", answer(), methods=["GET", "PROPFIND"])
-    assert statuses(client, "/", 3, method="PROPFIND") == [200, 200, 200]
-    assert statuses(client, "/", 2) == [200, 429]
 
 
 def test_an_explicit_limit_counts_options_that_the_view_answers(
