@@ -131,6 +131,8 @@ class Outcome:
     #: slot, 1 unless its member held one already. Of a ban, 1 if it counted the refusal; then it
     #: begins with this refusal if it is not allowed.
     taken: int = 0
+    #: Of the tokens left, those that this process took ahead: the bucket itself no longer has them.
+    ahead: int = 0
 
     @classmethod
     def of(

@@ -46,10 +46,11 @@ class Lows:
         items = zip(bill.items, decision.outcomes, strict=True)
         with self._lock:
             return [
-                outcome
+                outcome.settled(outcome.ahead)
                 for (_, bound), outcome in items
                 if bound.low and outcome.allowed and outcome.kind == "rate"
-                if self._falls(outcome, bound.low)
+                # Tokens of a lease left the bucket with the lease's call, which was looked at.
+                if outcome.taken_from == "store" and self._falls(outcome, bound.low)
             ]
 
     def after_settling(
@@ -73,7 +74,7 @@ class Lows:
         if before >= capacity * (1 - low / 2):
             self._known.pop(key, None)
         mark = capacity * (1 - low)
-        if outcome.remaining > mark:
+        if outcome.remaining - outcome.ahead > mark:
             return False
         known = self._known.get(key)
         self._known[key] = _REPORTED  # if not by this process, then by another
@@ -85,7 +86,7 @@ class Lows:
         Other requests may have taken more meanwhile. Then the next charge shows it.
         """
         known = self._known.get(outcome.key)
-        falls = outcome.remaining <= outcome.limit.capacity * (1 - low)
+        falls = outcome.remaining - outcome.ahead <= outcome.limit.capacity * (1 - low)
         if known is not _REPORTED:
             self._known[outcome.key] = _REPORTED if falls else _SETTLED
         return falls and known is not _REPORTED

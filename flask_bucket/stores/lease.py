@@ -120,7 +120,8 @@ class Lease:
 
     def tell(self, outcome: Outcome) -> Outcome:
         """Return an answer of the store as a client hears it: with the tokens held here."""
-        outcome = replace(outcome.settled(-self.tokens), taken=outcome.taken and outcome.cost)
+        held, taken = self.tokens, outcome.taken and outcome.cost
+        outcome = replace(outcome.settled(-held), taken=taken, ahead=held)
         wait = outcome.retry_after
         if not outcome.allowed and wait is not None and self.refusal is not None:
             outcome = replace(outcome, retry_after=max(wait, self.seconds))

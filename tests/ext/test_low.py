@@ -10,6 +10,7 @@ from flask import Flask, request
 from flask.testing import FlaskClient
 
 from flask_bucket import ConfigError, Limiter, Outcome, Rule, limit_low
+from flask_bucket.stores.base import WrappingStore
 from tests.ext.conftest import Clock, CountingStore, answer, statuses
 
 #: 80 % of ten tokens, of which one comes back in six seconds.
@@ -160,3 +161,35 @@ def test_the_receiver_hears_which_bucket_it_is(app: Flask, buckets: CountingStor
 def test_a_part_that_cannot_be_is_an_error(low: Any) -> None:
     with pytest.raises(ConfigError, match="low is the part of the capacity to be used up"):
         Rule("5/second", low=low)
+
+
+@pytest.mark.parametrize("order", ["A" * 60, "AB" * 40, "A" * 44 + "B" * 40, "AAB" * 25])
+def test_a_leased_bucket_is_reported_by_the_one_call_that_takes_it_past_the_mark(
+    buckets: CountingStore, order: str
+) -> None:
+    told: list[int] = []
+
+    def note(sender: Flask, limiter: Limiter, outcome: Outcome) -> None:
+        told.append(outcome.remaining)
+
+    rule = Rule("10/second burst 100", lease=10, low=0.5, key_func=lambda: "all")
+    workers = {}
+    for name in "AB":
+        app = Flask(name)
+        app.config["BUCKET_WORKERS"] = 2
+        # A store of its own class: one in this process would be used without leases.
+        Limiter(app, redis=WrappingStore(buckets), application_limits=rule)
+        app.get("/")(answer())
+        limit_low.connect(note, app)
+        workers[name] = app.test_client()
+    for name in order:
+        calls = len(buckets.calls)
+        workers[name].get("/")
+        if told:
+            assert len(buckets.calls) == calls + 1, "it was reported on a call"
+            break
+    (remaining,) = told
+    assert 30 < remaining <= 50
+    for name in order:
+        workers[name].get("/")
+    assert told == [remaining]
