@@ -153,7 +153,8 @@ class Limit:
         try:
             return tuple(cls.parse(part) for part in re.split("[;,]", text))
         except ConfigError as error:
-            raise ConfigError(f"{error} The whole text is {_shown(text)}.") from None
+            whole = f" The whole text is {_shown(text)}." if re.search("[;,]", text) else ""
+            raise ConfigError(f"{error}{whole}") from None
 
     @property
     def is_named(self) -> bool:

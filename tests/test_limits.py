@@ -133,11 +133,18 @@ def test_several_limits_are_read_from_one_text(separator: str) -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["", "10/s;", "10/s;;1/h", ",", "10/s; nonsense"])
+@pytest.mark.parametrize("text", ["10/s;", "10/s;;1/h", ",", "10/s; nonsense"])
 def test_one_bad_limit_among_several_is_refused_with_the_whole_text(text: str) -> None:
     with pytest.raises(ConfigError) as refused:
         Limit.parse_many(text)
     assert repr(text) in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["often", "5/fortnight", "0/s"])
+def test_a_single_bad_limit_is_named_once(text: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        Limit.parse_many(text)
+    assert str(refused.value).count(text) == 1
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def setting_checks(state: Enforcer, server: RedisServer | None, workers: int) ->
         yield Finding(
             "FB204",
             "note",
-            "BUCKET_DRY_RUN is True, so limits report and refuse nothing.",
+            "BUCKET_DRY_RUN is True, so limits report what they would refuse, and refuse nothing.",
             "Set it to False when the reports look right.",
         )
 
@@ -148,5 +148,5 @@ def leftover_checks(app: Flask) -> Iterator[Finding]:
             "FB206",
             "warning",
             f"Keys of Flask-Limiter are not read: {', '.join(found)}.",
-            "; ".join(f"For {key}, {instead}" for key, instead in found.items()) + ".",
+            f"Here, {'; '.join(f'for {key}, {instead}' for key, instead in found.items())}.",
         )

@@ -30,7 +30,7 @@ def at_once_checks(state: Enforcer, timeout: int | None) -> Iterator[Finding]:
     for limit in found:
         holds = float(limit.holds)
         if timeout is not None and (timeout == 0 or holds < timeout):
-            runs = f"up to {timeout} s" if timeout else "for any time"
+            runs = f"for up to {timeout} s" if timeout else "without end"
             yield Finding(
                 "FB501",
                 "warning",
@@ -38,7 +38,7 @@ def at_once_checks(state: Enforcer, timeout: int | None) -> Iterator[Finding]:
                 "that, more requests may run at once than the limit says.",
                 f"Set holds to {timeout}."
                 if timeout
-                else "Set a timeout of gunicorn, and holds to the same.",
+                else "Set a timeout in gunicorn, and set holds to the same.",
             )
 
 
@@ -52,9 +52,9 @@ def _holding(state: Enforcer) -> Iterator[Finding]:
         yield Finding(
             "FB502",
             "error",
-            f"The server does not keep slots: {error.reason}",
-            "Allow the user ZADD, ZCOUNT, ZRANGE, ZRANGEBYSCORE, ZREMRANGEBYSCORE and ZSCORE on "
-            f"keys that begin with {state.spelling.prefix}: (ACL SETUSER).",
+            f"The server cannot keep slots: {error.reason}",
+            "Allow the user to run ZADD, ZCOUNT, ZRANGE, ZRANGEBYSCORE, ZREMRANGEBYSCORE and "
+            f"ZSCORE on keys that begin with {state.spelling.prefix}: (ACL SETUSER).",
         )
 
 

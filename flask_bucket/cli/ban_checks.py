@@ -22,8 +22,8 @@ def ban_checks(state: Enforcer) -> Iterator[Finding]:
             yield Finding(
                 "FB601",
                 "warning",
-                f"The ban after {ban.ban} counts nothing: no limit has its key function, {key}.",
-                "Give the ban the key_func of the limits whose refusals it is to count.",
+                f"The ban '{ban.ban}' counts nothing: no limit has its key function ({key}).",
+                "Give the ban the key_func of the limits whose refusals it should count.",
             )
     if any(bound.lease and (bans or bound.ban is not None) for bound in bounds):
         yield Finding(
@@ -31,5 +31,5 @@ def ban_checks(state: Enforcer) -> Iterator[Finding]:
             "warning",
             "Leases save no calls where there are bans: each request asks whether its client is "
             "banned.",
-            "Leave out the leases or the bans. A Limiter of its own may have the leased limits.",
+            "Remove the leases or the bans, or give the leased limits a Limiter of their own.",
         )

@@ -39,14 +39,15 @@ def _of_lease(limit: Limit, bound: BoundRule) -> Iterator[Finding]:
         yield Finding(
             "FB402",
             "note",
-            f"{limit} is never leased for {seconds:g} s by one of {workers} workers.",
-            f"A lease needs a limit that refills {FEWEST} tokens in its time, and a burst of at "
-            f"least {PART * HOT * workers}.",
+            f"{limit} is too small for a lease of {seconds:g} s with {workers} workers, so it is "
+            "never leased.",
+            f"The limit must refill at least {FEWEST} tokens during a lease, and have a burst of "
+            f"at least {PART * HOT * workers}.",
         )
     elif limit.seconds_to_full < seconds:
         yield Finding(
             "FB403",
             "warning",
             f"A lease of {seconds:g} s is longer than {limit} takes to fill.",
-            "Use a shorter lease. Tokens that a worker holds for so long are missing elsewhere.",
+            "Use a shorter lease: while a worker holds tokens, no other worker can spend them.",
         )

@@ -123,7 +123,7 @@ def _draw_peaks(axes: Axes, traffic: Traffic, limits: Sequence[Limit]) -> None:
         f"Client peaks: for how many of {len(traffic.times):,} clients a burst is too small"
     )
     axes.set_xlabel("burst")
-    axes.set_ylabel("clients refused something")
+    axes.set_ylabel("clients with refusals")
     _legend(axes)
 
 

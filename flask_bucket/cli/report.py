@@ -30,6 +30,8 @@ class Report:
     suggestions: Sequence[Judgement] | None
     #: The number of most refused clients to name.
     worst: int
+    #: The share of requests that the suggestions refuse at most.
+    share: Fraction | None = None
 
     def as_data(self) -> dict[str, Any]:
         """Return the report for programs."""
@@ -73,9 +75,11 @@ class Report:
         print_summary(summary, self.logs)
         together = () if self.together is None else (self.together,)
         print_table(_overview("", (*self.judgements, *together)))
-        if self.suggestions is not None:
+        if self.suggestions is not None and self.share is not None:
             click.echo()
-            title = "The smallest bursts that refuse no more than this share:"
+            title = (
+                f"Suggested bursts, to refuse at most {float(self.share * 100):g}% of the requests:"
+            )
             print_table(_overview(title, self.suggestions))
         for judgement in together or self.judgements:
             if self.worst and judgement.refused:

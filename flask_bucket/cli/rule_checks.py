@@ -61,7 +61,7 @@ def _of_limit(where: str, bound: BoundRule, limit: Limit) -> Iterator[Finding]:
             "FB303",
             "warning",
             f"{where}: the burst of {limit} is less than two seconds' worth of its rate. A client "
-            "that keeps to the rate, but not evenly, is refused.",
+            "that keeps to the rate on average, but not evenly, is refused.",
             f"Give the limit a burst of {least_burst(limit)} or more. Try it on your logs with "
             "flask bucket simulate.",
         )
@@ -83,14 +83,15 @@ def route_checks(states: Mapping[str, Enforcer]) -> Iterator[Finding]:
         yield Finding(
             "FB302",
             "warning",
-            f"Without any limit: {_listed(wholly)}.",
+            f"These routes have no limit: {_listed(wholly)}.",
             "Set BUCKET_DEFAULT_LIMITS, decorate the views, or exempt them with @limiter.exempt.",
         )
     if partly:
         yield Finding(
             "FB302",
             "warning",
-            f"Without any limit, while the views have some for other methods: {_listed(partly)}.",
+            "These routes have no limit, although their views have limits for other methods: "
+            f"{_listed(partly)}.",
             "Add these methods to the methods of a limit, or set BUCKET_DEFAULT_LIMITS.",
         )
 
@@ -133,8 +134,8 @@ def method_checks(state: Enforcer) -> Iterator[Finding]:
             yield Finding(
                 "FB304",
                 "warning",
-                f"A limit on {endpoint} names {', '.join(unserved)}, which no route to it serves: "
-                f"its routes serve {', '.join(sorted(methods - {'OPTIONS'}))}.",
+                f"A limit on {endpoint!r} names {', '.join(unserved)}, which none of its routes "
+                f"serves: they serve {', '.join(sorted(methods - {'OPTIONS'}))}.",
                 "Correct the limit's methods, or the route's.",
             )
 
@@ -162,8 +163,8 @@ def hook_checks(state: Enforcer) -> Iterator[Finding]:
         yield Finding(
             "FB305",
             "note",
-            f"Application and default limits, and bans, ask {', '.join(asked)} for the client "
-            f"before these hooks run: {', '.join(later)}.",
+            "The key functions of application limits, default limits and bans "
+            f"({', '.join(asked)}) are called before these hooks run: {', '.join(later)}.",
             "If the key depends on what a hook sets, register the hook before Limiter(app), or "
             "limit the blueprint after its hook.",
         )

@@ -46,9 +46,9 @@ def _nodes(server: RedisServer) -> Iterator[Finding]:
         yield Finding(
             "FB107",
             "warning",
-            f"The server does not tell of itself: {error.reason}",
-            "Allow the user INFO and TIME: without them its version, clock, memory and "
-            "persistence are not checked.",
+            f"The server does not answer INFO or TIME: {error.reason}",
+            "Allow the user to run them. Otherwise doctor cannot check the server's version, "
+            "clock, memory and persistence.",
         )
         return
     for node in nodes:
@@ -61,8 +61,8 @@ def _round_trip(seconds: float, timeout: float) -> Iterator[Finding]:
             "FB102",
             "warning",
             f"A round trip takes {seconds * 1000:.1f} ms, and every limited request waits for one.",
-            f"Move the server closer; with BUCKET_TIMEOUT at {timeout:g} s, a little more is an "
-            "outage.",
+            f"Move the server closer. A call that takes longer than BUCKET_TIMEOUT ({timeout:g} s) "
+            "counts as an outage.",
         )
 
 
@@ -73,9 +73,9 @@ def _node(node: Node) -> Iterator[Finding]:
         yield Finding(
             "FB104",
             "warning",
-            f"{node.name}: its clock is {abs(node.clock_offset):.1f} s {ahead} this host's.",
-            "The limits hold, since only the server's clock counts; but clients that compare "
-            "X-RateLimit-Reset with their own time are misled. Run NTP on both.",
+            f"The clock of {node.name} is {abs(node.clock_offset):.1f} s {ahead} this host's.",
+            "The limits still hold, because only the server's clock counts. But X-RateLimit-Reset "
+            "is a time of that clock, so clients may wait too long or too short. Run NTP on both.",
         )
     yield from _eviction(node)
     yield from _persistence(node)
@@ -90,7 +90,7 @@ def _version(node: Node) -> Finding:
         "FB103",
         "error",
         f"{what}, which is too old.",
-        "Expected Redis 6.2 or Valkey 7.2, or later: upgrade it.",
+        "Upgrade it to Redis 6.2, Valkey 7.2, or later.",
     )
 
 
@@ -101,15 +101,15 @@ def _eviction(node: Node) -> Iterator[Finding]:
         yield Finding(
             "FB105",
             "warning",
-            f"{node.name}: when its memory is full, it evicts keys ({node.eviction}).",
-            "An evicted bucket is a full one: its client's limit starts over. Give the limiter "
-            "a server of its own with maxmemory-policy noeviction, and watch its memory.",
+            f"When the memory of {node.name} is full, it evicts keys ({node.eviction}).",
+            "A bucket that is evicted is full again. Give the limiter a server of its own with "
+            "maxmemory-policy noeviction, and watch its memory.",
         )
     elif node.used_memory > 0.8 * node.max_memory:
         yield Finding(
             "FB105",
             "warning",
-            f"{node.name}: {node.used_memory / node.max_memory:.0%} of its memory is used.",
+            f"{node.name} uses {node.used_memory / node.max_memory:.0%} of its memory.",
             "When it is full, writes fail and BUCKET_ON_ERROR decides. Raise maxmemory.",
         )
 
@@ -119,8 +119,9 @@ def _persistence(node: Node) -> Iterator[Finding]:
         yield Finding(
             "FB106",
             "note",
-            f"{node.name} keeps nothing on disk: after a restart all buckets are full.",
-            "That is often fine. If a long period's limit must survive it, set appendonly yes.",
+            f"{node.name} stores nothing on disk, so all buckets are full after a restart.",
+            "That is often fine. If limits with long periods must survive a restart, set "
+            "appendonly yes.",
         )
 
 
@@ -132,9 +133,10 @@ def _deciding(state: Enforcer) -> Iterator[Finding]:
         yield Finding(
             "FB107",
             "error",
-            f"The server answers, but does not decide: {error.reason}",
-            "Allow the user EVALSHA, EVAL, TIME, HMGET, HSET and PEXPIRE on keys that begin with "
-            f"{state.spelling.prefix}: (ACL SETUSER), and see that it can write.",
+            f"The server answers, but cannot run the script: {error.reason}",
+            "Allow the user to run EVALSHA, EVAL, TIME, HMGET, HSET and PEXPIRE on keys that begin "
+            f"with {state.spelling.prefix}: (ACL SETUSER), and check that the server accepts "
+            "writes.",
         )
 
 
@@ -148,7 +150,7 @@ def _permissions(state: Enforcer, server: RedisServer) -> Iterator[Finding]:
             "FB107",
             "warning",
             f"The server forbids {', '.join(forbidden)}.",
-            "The limits hold; reset, show and top need these.",
+            "The limits still hold. But reset, show and top need these commands.",
         )
 
 
@@ -169,8 +171,8 @@ def _client(server: RedisServer, timeout: float) -> Iterator[Finding]:
             "FB108",
             "error",
             f"The client has no {waits.missing}.",
-            "A server that hangs would hang every request with it. Set them, for instance to "
-            "0.1 s; connections made from BUCKET_REDIS_URL keep to BUCKET_TIMEOUT.",
+            "If the server hangs, every request hangs with it. Set them, for example to 0.1 s. Or "
+            "name the server in BUCKET_REDIS_URL: then BUCKET_TIMEOUT applies.",
         )
     else:
         yield _slower(waits, timeout)
@@ -178,18 +180,18 @@ def _client(server: RedisServer, timeout: float) -> Iterator[Finding]:
         yield Finding(
             "FB109",
             "warning",
-            f"The client sends a command that failed {waits.repeats}.",
-            "A charge whose answer was lost would be charged twice, and an outage takes that "
-            f"much longer to be noticed. Use {NO_RETRIES}.",
+            f"The client repeats a command that failed, {waits.repeats}.",
+            "If an answer is lost, the repeated command charges the request again. And an outage "
+            f"is noticed later. Use {NO_RETRIES}.",
         )
 
 
 def _slower(waits: Waits, timeout: float) -> Finding:
-    said = f"connects within {waits.connect_timeout:g} s, and waits {waits.reply_timeout:g} s"
+    said = f"connects within {waits.connect_timeout:g} s and waits {waits.reply_timeout:g} s"
     return Finding(
         "FB108",
         "note",
         f"The client was handed in: it {said} for each part of a reply.",
-        f"BUCKET_TIMEOUT ({timeout:g} s) and BUCKET_CONNECT_TIMEOUT do not reach it. Name the "
-        "server in BUCKET_REDIS_URL to have both.",
+        f"BUCKET_TIMEOUT ({timeout:g} s) and BUCKET_CONNECT_TIMEOUT do not apply to it. To use "
+        "them, name the server in BUCKET_REDIS_URL.",
     )

@@ -181,7 +181,7 @@ def _report(
     suggestions = None
     if share is not None:
         suggestions = [judge(traffic, suggested(traffic, limit, share)) for limit in limits]
-    return Report(traffic, logs, None, judgements, suggestions, worst)
+    return Report(traffic, logs, None, judgements, suggestions, worst, share)
 
 
 class TakesEntries(Protocol):
@@ -223,7 +223,7 @@ def _lines(name: str) -> Iterator[Iterator[list[bytes]]]:
 def _why_nothing(logs: Sequence[Log], nameless: int) -> str:
     where = ", ".join(log.name for log in logs)
     if nameless:
-        return f"No request in {where} names a user: leave out --by user."
+        return f"No request in {where} names a user. Leave out --by user."
     return f"No request in {where}: it is empty."
 
 
@@ -253,7 +253,7 @@ def _limits(texts: Sequence[str]) -> list[Limit]:
         if isinstance(limit, AtOnce):
             raise Failure(
                 f"--limit: a log cannot tell what {limit} would refuse, because it says when "
-                "requests came, and not for how long they ran. Leave it out."
+                "requests came, but not how long they ran. Leave it out."
             )
     return found
 

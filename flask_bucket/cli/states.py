@@ -39,7 +39,9 @@ def limiters(name: str | None = None) -> dict[str, Enforcer]:
     if name is None:
         return states
     if name not in states:
-        raise Failure(f"There is no Limiter {name!r}; there are {', '.join(map(repr, states))}.")
+        raise Failure(
+            f"There is no Limiter {name!r}. Expected one of {', '.join(map(repr, states))}."
+        )
     return {name: states[name]}
 
 

@@ -313,5 +313,5 @@ def test_the_doctor_names_hooks_that_run_after_a_ban_asks_for_its_client(valkey:
 
     app.add_url_rule("/", "index", lambda: "fine")
     (finding,) = [f for f in examine(app).data["findings"] if f["code"] == "FB305"]
-    assert "user for the client before these hooks run: " in finding["what"]
+    assert "(user) are called before these hooks run: " in finding["what"]
     assert "log_in" in finding["what"]

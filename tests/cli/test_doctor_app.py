@@ -279,7 +279,10 @@ def test_forgotten_keys_of_flask_limiter_are_found(valkey: Server) -> None:
     app = healthy(valkey, RATELIMIT_DEFAULT="5/minute", RATELIMIT_STORAGE_URI="redis://")
     finding = the_finding(app, "FB206")
     assert "RATELIMIT_DEFAULT" in finding["what"]
-    assert "For RATELIMIT_STORAGE_URI, set BUCKET_REDIS_URL" in finding["advice"]
+    assert finding["advice"] == (
+        "Here, for RATELIMIT_DEFAULT, set BUCKET_DEFAULT_LIMITS; "
+        "for RATELIMIT_STORAGE_URI, set BUCKET_REDIS_URL."
+    )
 
 
 def test_methods_that_no_route_serves_are_found(valkey: Server) -> None:
@@ -287,7 +290,7 @@ def test_methods_that_no_route_serves_are_found(valkey: Server) -> None:
     limited = Limiter(app, name="views").limit("5/second burst 20", methods=["GET", "PUT"])
     app.add_url_rule("/", "index", limited(lambda: ""))
     finding = the_finding(app, "FB304")
-    assert "index names PUT" in finding["what"]
+    assert "'index' names PUT" in finding["what"]
     assert "serve GET" in finding["what"]
 
 
@@ -340,7 +343,7 @@ def test_hooks_that_run_after_the_key_was_asked_for_are_named(valkey: Server) ->
     app.register_blueprint(blueprint)
     finding = the_finding(app, "FB305")
     assert finding["level"] == "note"
-    assert "ask plan for the client" in finding["what"]
+    assert "(plan) are called before these hooks run" in finding["what"]
     assert "load_plan, check_key" in finding["what"]
     assert "early" not in finding["what"]
 

@@ -63,6 +63,14 @@ def test_limits_together_are_reported_as_one_decision(
     assert "Most refused by all together:" in said
 
 
+@pytest.mark.parametrize(("share", "said"), [("0.1%", "0.1%"), ("0%", "0%"), ("2.50 %", "2.5%")])
+def test_the_heading_of_suggestions_says_what_was_asked_for(
+    run: Run, access_log: Path, share: str, said: str
+) -> None:
+    out = run("simulate", access_log, "--limit", "5/s", "--suggest", share).out
+    assert f"Suggested bursts, to refuse at most {said} of the requests:" in out
+
+
 def test_together_goes_with_no_suggestion(run: Run, write_log: Callable[..., Path]) -> None:
     log = write_log(line())
     said = run("simulate", log, "--limit", "5/s", "--together", "--suggest", "1%")
