@@ -268,7 +268,7 @@ class Enforcer:
             if decision.retry_after is not None and "Retry-After" not in response.headers:
                 written.append(("Retry-After", str(whole_seconds(decision.retry_after))))
         outcome = None if decision.degraded else decision.binding
-        if outcome is not None and exchange.shared.should_show(outcome):
+        if outcome is not None and exchange.shared.should_show(self.name, outcome):
             for style in self._styles:
                 written += style(decision, outcome, exchange.plan.policies)
         return written

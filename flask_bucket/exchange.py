@@ -163,9 +163,9 @@ class Exchange:
     def _deducts(self, bound: BoundRule, response: Response | None) -> bool:
         """Return whether a rule keeps its tokens. It is asked once, and a crash keeps them."""
         deduct_when = bound.deduct_when
-        if deduct_when is None or self.crashed:
+        if deduct_when is None:
             return True
-        if response is not None and bound not in self.deducts:
+        if response is not None and not self.crashed and bound not in self.deducts:
             self.deducts[bound] = _checked(deduct_when(response), deduct_when)
         return self.deducts.get(bound, True)
 
@@ -197,14 +197,19 @@ class Shared:
 
     #: Whether any Limiter refused the request.
     refused: bool = False
-    #: The outcome that the rate headers tell, over all Limiters.
+    #: The outcome that the rate headers tell, over all Limiters, and the name of its Limiter.
     shown: Outcome | None = None
+    shown_by: str = ""
 
-    def should_show(self, outcome: Outcome) -> bool:
-        """Return whether the rate headers are to tell an outcome, rather than an earlier one."""
-        if self.shown is not None and not outcome.binds_more_than(self.shown):
+    def should_show(self, name: str, outcome: Outcome) -> bool:
+        """Return whether the rate headers are to tell an outcome, rather than another Limiter's.
+
+        The same Limiter may ask again: Flask makes a second response if a hook fails on the first.
+        """
+        shown = None if self.shown_by == name else self.shown
+        if shown is not None and not outcome.binds_more_than(shown):
             return False
-        self.shown = outcome
+        self.shown, self.shown_by = outcome, name
         return True
 
 

@@ -104,6 +104,35 @@ def test_error_responses_carry_the_headers(app: Flask, buckets: CountingStore) -
     assert [x_headers(r)[1] for r in responses] == ["8", "7", "6"]
 
 
+def fails_once(app: Flask) -> None:
+    """Let a hook fail after the Limiters' own have run. Flask then answers with a 500."""
+
+    @app.after_request
+    def fail(response: Response) -> Response:
+        assert response.status_code == 500, "not a good answer"
+        return response
+
+
+def test_a_500_for_a_hook_that_failed_later_carries_the_headers(
+    app: Flask, buckets: CountingStore
+) -> None:
+    fails_once(app)
+    limiter = Limiter(app, redis=buckets)
+    app.get("/")(limiter.limit("9/minute")(answer()))
+    response = app.test_client().get("/")
+    assert (response.status_code, x_headers(response)[:2]) == (500, ["9", "8"])
+
+
+@pytest.mark.parametrize("tighter", ["first", "second"])
+def test_such_a_500_tells_the_tighter_of_two_limiters_limits(app: Flask, tighter: str) -> None:
+    fails_once(app)
+    for name in ("first", "second"):
+        Limiter(app, name=name, default_limits=["2/minute" if name == tighter else "9/minute"])
+    app.get("/")(answer())
+    response = app.test_client().get("/")
+    assert (response.status_code, x_headers(response)[:2]) == (500, ["2", "1"])
+
+
 def test_redirects_and_streams_carry_the_headers(
     app: Flask, limiter: Limiter, client: FlaskClient
 ) -> None:

@@ -50,6 +50,26 @@ def test_tokens_return_from_an_earlier_limit_although_a_later_one_keeps_its_own(
     assert statuses(client, "/?wrong", 4) == [401, 401, 401, 429]
 
 
+def test_tokens_that_were_given_back_stay_so_if_a_later_hook_fails(
+    app: Flask, buckets: CountingStore
+) -> None:
+    @app.after_request
+    def fail(response: Response) -> Response:
+        assert response.status_code == 500, "not a good answer"
+        return response
+
+    limiter = Limiter(app, redis=buckets)
+
+    @app.get("/")
+    @limiter.limit("9/minute", deduct_when=failed)
+    def view() -> str:
+        limiter.settle(5)
+        return "welcome"
+
+    assert [remaining(app.test_client(), "/") for _ in range(2)] == [9, 9]
+    assert buckets.calls == ["take", "settle"] * 2
+
+
 def test_ten_concurrent_wrong_passwords_are_one_attempt(app: Flask, limiter: Limiter) -> None:
     together = Barrier(10)
     app.get("/")(limiter.limit("1/minute", deduct_when=failed)(login))
