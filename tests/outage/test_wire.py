@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+import hiredis
 import pytest
 import redis
 from redis.backoff import NoBackoff
@@ -16,6 +17,7 @@ from redis.retry import Retry
 
 from flask_bucket import Charge, Limit, StoreUnavailable
 from flask_bucket.stores.redis import RedisStore
+from flask_bucket.stores.redis.wire import packed
 from tests.outage.service import ORDINARY, Service, Stalls
 
 CHARGE = Charge(Limit.parse("5/day"), "bucket:{alice}:page:per-day")
@@ -75,6 +77,14 @@ def test_the_timeout_counts_for_the_whole_reply(serve: Serve, stalls: Stalls) ->
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timers")
+def test_hiredis_gets_texts_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It crashes if a signal's handler raises while Python spells a number for it."""
+    given: list[tuple[object, ...]] = []
+    monkeypatch.setattr(hiredis, "pack_command", given.append)
+    packed("EVALSHA", b"sha", 1, "key", -5)
+    assert given == [("EVALSHA", b"sha", "1", "key", "-5")]
+
+
 def test_a_signal_that_keeps_interrupting_extends_no_wait(stalls: Stalls) -> None:
     fired: list[int] = []
     before = signal.signal(signal.SIGALRM, lambda number, frame: fired.append(number))

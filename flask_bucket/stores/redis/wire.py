@@ -27,9 +27,14 @@ _TOO_MANY = re.compile(rb"[*%~>|]\d{6}")
 _HEAD = 8
 
 
-def packed(*words: Any) -> bytes:
-    """Return a command as it is sent."""
-    command: bytes = hiredis.pack_command(words)
+def packed(*words: bytes | str | int) -> bytes:
+    """Return a command as it is sent.
+
+    hiredis gets no numbers. It would call Python to spell one, where a signal's handler may run,
+    and if that raises, hiredis crashes the process.
+    """
+    texts: Any = tuple([str(word) if isinstance(word, int) else word for word in words])
+    command: bytes = hiredis.pack_command(texts)
     return command
 
 
