@@ -181,6 +181,31 @@ def test_a_thread_that_cannot_be_started_is_an_outage(
     service.close()
 
 
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_signal_that_interrupts_the_start_of_a_thread_costs_one_request(
+    valkey: Server, monkeypatch: pytest.MonkeyPatch, runs: bool
+) -> None:
+    """Whether or not the thread runs all the same."""
+
+    class LateError(Exception):
+        """As the handler of an alarm raises it."""
+
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        if runs:
+            start(thread)
+        raise LateError
+
+    store = RedisStore.from_url(valkey.url, timeout=5)
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(LateError):
+        store.take([CHARGE])
+    monkeypatch.undo()
+    assert store.take([CHARGE])
+    store.close()
+
+
 def makers() -> list[threading.Thread]:
     """Return the threads that make connections."""
     return [thread for thread in threading.enumerate() if thread.name == "flask-bucket-maker"]

@@ -112,13 +112,16 @@ class Maker(Generic[Made]):
         self.changed.wait(ends - now)
 
     def _begin(self) -> None:
-        self._began, self._vain = time.monotonic(), 0
         try:
+            self._began, self._vain = time.monotonic(), 0
             threading.Thread(target=self._run, name="flask-bucket-maker", daemon=True).start()
-        except RuntimeError as error:
-            # No more threads, or the interpreter shuts down.
+        except BaseException as error:
+            # If a signal's handler raised, the thread may run all the same. Then there is one
+            # attempt more, which is better than none for ever.
             self._began = None
-            raise exceptions.ConnectionError(f"nothing connects: {error}") from error
+            if isinstance(error, RuntimeError):  # no more threads, or the interpreter shuts down
+                raise exceptions.ConnectionError(f"nothing connects: {error}") from error
+            raise
 
     def _run(self) -> None:
         while self._made_one():
