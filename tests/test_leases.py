@@ -328,6 +328,29 @@ def test_tokens_for_which_a_lease_has_no_room_go_to_the_store(world: World) -> N
     assert [charge.cost for charge in world.store.settled] == [-(300 - 80)]
 
 
+def test_a_lease_refilled_meanwhile_sends_what_a_refused_request_took_to_the_store(
+    world: World,
+) -> None:
+    world.warm(20)
+    world.wait(LEASE)
+    world.take(hot())
+    page, lease = Charge(Limit.parse("1/minute"), OTHER), world.workers[0]._leases[KEY]
+    world.take(page)
+    before = world.in_bucket() + lease.tokens
+    take = world.store.take
+
+    def others_first(*asked: Any) -> Decision:
+        """Refill the lease by another thread, while this request waits for its answer."""
+        lease.tokens += lease.most - lease.tokens
+        return take(*asked)
+
+    world.store.take = others_first  # type: ignore[method-assign, assignment]
+    refilled = lease.most - (lease.tokens - 10)
+    assert not world.take(hot(10), page)
+    assert world.in_bucket() + lease.tokens == before + refilled
+    assert [charge.cost for charge in world.store.settled] == [-10]
+
+
 def test_remaining_counts_the_bucket_and_what_is_held(world: World) -> None:
     world.warm(20)
     world.wait(LEASE)

@@ -147,9 +147,10 @@ class LeaseStore(WrappingStore):
         clock = self._clock()
         with self._lock:
             rows = self._planned(charges, clock)
-        refused = [row for row in rows if row.outcome is not None and not row.outcome.allowed]
+            refused = [row for row in rows if row.outcome is not None and not row.outcome.allowed]
+            returned = _put_back(rows) if refused else []
         if refused:
-            if returned := given_back(held):
+            if returned := [*returned, *given_back(held)]:
                 self.store.settle(returned)
             return _decision(refused, _store_time(refused, clock), cached=True)
         asking = [row for row in rows if row.outcome is None]
@@ -174,7 +175,6 @@ class LeaseStore(WrappingStore):
                     row.outcome = lease.repeated(charge, clock)
             rows.append(row)
         if any(row.outcome is not None and not row.outcome.allowed for row in rows):
-            _put_back(rows)
             return rows
         for row in rows:
             if row.outcome is None and row.lease is not None:
@@ -214,6 +214,10 @@ class LeaseStore(WrappingStore):
         finally:
             with self._lock:
                 self._note_answer(rows, asking, decision, sent)
+                refused = decision is None or not decision.allowed
+                returned = _put_back(rows) if refused else []
+            if returned:
+                self.store.settle(returned)
         if is_plain or (decision.degraded and not decision.outcomes):
             return decision
         answered = iter(decision.outcomes)
@@ -226,7 +230,7 @@ class LeaseStore(WrappingStore):
     def _note_answer(
         self, rows: Sequence[Row], asking: Sequence[Row], decision: Decision | None, sent: float
     ) -> None:
-        """Hold what a call brought, or what a refused request does not spend."""
+        """Hold what a call brought."""
         answered = self._clock()
         outcomes = () if decision is None or decision.degraded else decision.outcomes
         for i, row in enumerate(asking):
@@ -238,9 +242,7 @@ class LeaseStore(WrappingStore):
             if outcomes and decision is not None:
                 brought = lease.note_answer(asked, outcomes[i], decision.now, sent, answered)
                 self.note(lease.limit, "leased", brought)
-        if decision is None or not decision.allowed:
-            _put_back(rows)
-        else:
+        if decision is not None and decision.allowed:
             self._note_spent(rows)
 
     def _note_spent(self, rows: Iterable[Row]) -> None:
@@ -249,11 +251,18 @@ class LeaseStore(WrappingStore):
                 self.note(row.charge.limit, "spent", row.charge.cost)
 
 
-def _put_back(rows: Iterable[Row]) -> None:
-    """Hold again what a refused request had taken from leases."""
+def _put_back(rows: Iterable[Row]) -> list[Charge]:
+    """Hold again what a refused request had taken from leases.
+
+    :returns: the charges that give back the tokens for which the leases have no room.
+    """
+    returned = []
     for row in rows:
         if row.lease is not None and row.outcome is not None and row.outcome.allowed:
-            row.lease.put_back(row.charge.cost)
+            tokens = row.lease.put_back(row.charge.cost)
+            if tokens:
+                returned.append(Charge(row.charge.limit, row.charge.key, -tokens))
+    return returned
 
 
 def _store_time(rows: Iterable[Row], clock: float) -> int:
