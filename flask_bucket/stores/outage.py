@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -28,6 +29,10 @@ logger = logging.getLogger("flask_bucket")
 
 #: Seconds between two log lines about buckets that cannot be read.
 QUIET = 1.0
+
+#: The slots of each server that wait to be given back after an outage. More are free only when
+#: their time is over.
+OWED = 1000
 
 
 class OutageStore(WrappingStore):
@@ -65,6 +70,8 @@ class OutageStore(WrappingStore):
         self._on_outage = on_outage
         self._on_recovery = on_recovery
         self._local = MemoryStore()
+        #: Charges that give slots back, which the store has not heard of.
+        self._owed: dict[Breaker, deque[Charge]] = {}
         self._levels = Levels(clock=clock) if policy == "local" else None
         # Callables may return ever new limits, so only the latest scaled ones are kept.
         share = Fraction(str(local_share)).limit_denominator(1_000_000)  # 0.333... is a third
@@ -83,6 +90,8 @@ class OutageStore(WrappingStore):
         breaker = self.breaker
         if self._node_of is not None:
             breaker = self._breaker((*charges, *held, *shadow))
+        if self._owed:
+            self._give_back_slots(breaker)
         take = partial(self.store.take, charges, held, shadow, now)
         decision = self._attempt(breaker, take, _wrote)
         if decision is None:
@@ -109,10 +118,7 @@ class OutageStore(WrappingStore):
         if local:
             self._local.settle(self._share(local), now)
         if charges:
-            breaker = self._breaker(charges)
-            # A slot that nobody holds any more is given back without writing anything.
-            wrote = any(charge.kind != "slot" for charge in charges)
-            self._attempt(breaker, partial(self.store.settle, charges, now), lambda _: wrote)
+            self._settle(self._breaker(charges), charges, now)
             if self._levels is not None:
                 self._levels.settle(charges)
 
@@ -131,6 +137,25 @@ class OutageStore(WrappingStore):
         ranks = ("ok", "connecting", "recovering", "degraded")
         found = [breaker.health() for breaker in tuple(self._breakers.values())]
         return max(found, key=lambda health: ranks.index(health.state))
+
+    def _settle(self, breaker: Breaker, charges: Sequence[Charge], now: int | None) -> None:
+        """Settle what the store has taken, or remember the slots that it is to have back."""
+
+        def settle() -> bool:
+            self.store.settle(charges, now)
+            return True
+
+        # A slot that nobody holds any more is given back without writing anything.
+        wrote = any(charge.kind != "slot" for charge in charges)
+        settled = self._attempt(breaker, settle, lambda _: wrote)
+        slots = [charge for charge in charges if charge.kind == "slot"]
+        if slots and not settled and breaker.doubts and now is None:
+            self._owed.setdefault(breaker, deque(maxlen=OWED)).extend(slots)
+
+    def _give_back_slots(self, breaker: Breaker) -> None:
+        """Give back the slots whose giving back failed, if the store may be tried."""
+        if breaker.seconds_to_next_try() == 0 and (owed := self._owed.pop(breaker, None)):
+            self._settle(breaker, tuple(owed), None)
 
     def _breaker(self, charges: Sequence[Charge]) -> Breaker:
         if self._node_of is None:

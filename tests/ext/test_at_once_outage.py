@@ -9,6 +9,7 @@ import pytest
 from flask import Flask, Response
 
 from flask_bucket import (
+    AtOnce,
     Charge,
     Decision,
     Limiter,
@@ -17,7 +18,11 @@ from flask_bucket import (
     store_recovered,
 )
 from flask_bucket.stores.base import WrappingStore
+from flask_bucket.stores.outage import OutageStore
 from tests.ext.conftest import statuses
+
+#: In microseconds.
+MINUTE = 60_000_000
 
 
 class Lossy(WrappingStore):
@@ -121,6 +126,26 @@ def test_a_slot_is_given_back_although_the_answer_was_lost(lossy: Lossy, policy:
         with app.test_client().get("/"):
             pass
     assert lossy.held == 0
+
+
+def test_a_slot_that_could_not_be_given_back_goes_back_with_the_next_try(lossy: Lossy) -> None:
+    """The lost answer began an outage, in which nothing is sent to the store."""
+    now = [0.0]
+    store = OutageStore(lossy, clock=lambda: now[0])
+    slots = [
+        Charge(AtOnce(1), "bucket:{c}:page:@at-once", kind="slot", member=member, lasts=MINUTE)
+        for member in "ab"
+    ]
+    lossy.loses = True
+    store.take(slots[:1])
+    store.settle([slots[0].given_back()])
+    lossy.loses = False
+    assert store.take(slots[1:]).degraded
+    assert lossy.held == 1
+    now[0] += 1.0
+    assert store.take(slots[1:]).outcomes[0].allowed
+    assert lossy.held == 1  # by the second request
+    assert lossy.settled == 1
 
 
 def test_a_slot_is_given_back_although_the_call_was_broken_off(lossy: Lossy) -> None:
