@@ -9,6 +9,7 @@ from ..at_once import AtOnce
 from ..decisions import Charge
 from ..enforcing import Enforcer
 from ..errors import StoreUnavailable
+from ..limits import Limit
 from ..stores.base import innermost
 from .findings import Finding
 from .server_checks import probe
@@ -45,6 +46,10 @@ def at_once_checks(state: Enforcer, timeout: int | None) -> Iterator[Finding]:
 def _holding(state: Enforcer) -> Iterator[Finding]:
     """Hold a slot that is nobody's: only so the script's own permissions are tried."""
     store, slot = innermost(state.store), Charge(AtOnce(1), f"{probe(state)}-slot", kind="slot")
+    try:
+        store.peek([Charge(Limit(1, 1), f"{probe(state)}-bucket")])
+    except StoreUnavailable:
+        return  # the server is out of reach for buckets too, and other checks say so
     try:
         store.take([slot])
         store.settle([slot.given_back()])

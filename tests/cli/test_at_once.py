@@ -143,3 +143,10 @@ def test_a_user_who_may_not_hold_slots(valkey: Server) -> None:
             assert codes(examine(app), "error") == []
         finally:
             client.execute_command("ACL", "DELUSER", "app")
+
+
+def test_a_server_out_of_reach_is_told_once() -> None:
+    app = Flask("app")
+    limiter = Limiter(app, redis="redis://127.0.0.1:1/0")
+    app.add_url_rule("/", "index", limiter.limit("2 at once")(lambda: "fine"))
+    assert codes(examine(app), "error") == ["FB101"]
