@@ -9,6 +9,7 @@ docs/images/leases.svg.
 from __future__ import annotations
 
 import random
+import runpy
 import sys
 from dataclasses import dataclass
 from fractions import Fraction
@@ -29,6 +30,11 @@ LEASES = (0.05, 0.1, 0.5)
 SECONDS = 6
 
 MICROSECONDS = 1_000_000
+
+DOCS = Path(__file__).parents[1] / "docs"
+#: The plots of the documentation look alike.
+PLOTS = runpy.run_path(str(DOCS / "plots.py"))
+COLOURS = (PLOTS["RED"], PLOTS["BLUE"], PLOTS["GREEN"])
 
 
 @dataclass(frozen=True)
@@ -100,15 +106,18 @@ def table(results: dict[tuple[int, float, float], Result]) -> str:
 
 def plot(results: dict[tuple[int, float, float], Result]) -> Figure:
     """Draw the calls of a request against the number of workers."""
-    figure = Figure(figsize=(7, 3.4), layout="constrained")
+    figure = Figure(figsize=(8, 3.4), layout="constrained")
     axes = figure.subplots(1, len(LOADS), sharey=True)
     for ax, load in zip(axes, LOADS, strict=True):
-        for lease in LEASES:
+        for lease, colour in zip(LEASES, COLOURS, strict=True):
             calls = [results[workers, load, lease].calls_per_request for workers in WORKERS]
-            ax.plot(WORKERS, calls, marker="o", label=f"lease {lease:g} s")
-        ax.set(xscale="log", xlabel="workers", title=f"load: {load:g} x rate", ylim=(0, 1.05))
+            label = f"{lease:g} s"
+            ax.plot(WORKERS, calls, "o-", color=colour, linewidth=1.4, markersize=4, label=label)
+        ax.set(xscale="log", xlabel="workers", title=f"Load: {load:g} x rate", ylim=(0, 1.05))
+        ax.set_xticks(WORKERS, map(str, WORKERS))
+        ax.minorticks_off()
     axes[0].set_ylabel("calls per request")
-    axes[0].legend(frameon=False)
+    axes[0].legend(title="lease", loc="upper left")
     return figure
 
 
@@ -120,8 +129,8 @@ def main() -> None:
         for workers in WORKERS
     }
     sys.stdout.write(f"{LIMIT}, {SECONDS} s\n\n{table(results)}\n")
-    file = Path(__file__).parents[1] / "docs" / "images" / "leases.svg"
-    with mpl.rc_context({"svg.hashsalt": "flask_bucket", "savefig.facecolor": "white"}):
+    file = DOCS / "images" / "leases.svg"
+    with mpl.rc_context(PLOTS["STYLE"]):
         plot(results).savefig(file, format="svg", metadata={"Date": None})
 
 
