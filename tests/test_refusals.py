@@ -299,6 +299,36 @@ def test_a_refusal_tells_a_wait_even_in_the_last_part_of_a_microsecond() -> None
     assert (refused.retry_after, refused.outcomes[0].remaining) == (1e-6, 0)
 
 
+@pytest.mark.parametrize(
+    ("text", "tokens"), [("3/second burst 10000000000", 2), ("9999991/day burst 900000000", 115)]
+)
+def test_a_repeated_refusal_tells_the_tokens_of_each_tick_since(
+    world: World, text: str, tokens: int
+) -> None:
+    """Ticks of a millisecond and of a second."""
+    limit = Limit.parse(text)
+    assert limit.tick > 1
+    all_of_it = charge(limit, cost=limit.capacity)
+    world.take(all_of_it)
+    world.wait(0.2)
+    assert world.take(all_of_it).outcomes[0].remaining == 0
+    world.wait(0.8)
+    again = world.take(all_of_it)
+    assert again.cached
+    assert again.outcomes[0].remaining == tokens
+
+
+def test_a_refusal_for_want_of_a_slot_is_asked_about(world: World) -> None:
+    limit = Limit(1, 1)
+    one, other = (
+        charge(limit, "bucket:{c}:s:@n", kind="slot", member=who, lasts=SECOND) for who in "ab"
+    )
+    assert world.take(one)
+    assert not world.take(other)
+    world.store.settle([one.given_back()])  # by another process
+    assert world.take(other)
+
+
 def test_tokens_that_return_during_a_refusal_are_told(world: World) -> None:
     limit = Limit.parse("10/second")
     world.take(charge(limit, cost=10))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from random import Random
 from threading import Event
 
@@ -15,6 +17,9 @@ from tests.histories.site import Site
 
 #: Seconds for which a worker stands still.
 STOPPED = 0.3
+
+#: Seconds for which the server is frozen: long enough for all workers to call it.
+FROZEN = 0.1
 
 
 class Faults:
@@ -41,6 +46,7 @@ class Faults:
             "SIGSTOP": self._stop_a_worker,
             "SCRIPT FLUSH": self._flush_the_scripts,
             "CLIENT KILL": self._kill_the_connections,
+            "lost replies": self._lose_the_replies,
             "restart": self._restart_the_server,
         }
 
@@ -62,6 +68,21 @@ class Faults:
     def _kill_the_connections(self) -> None:
         with self._site.server.client() as client:
             client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+
+    def _lose_the_replies(self) -> None:
+        """Let the server decide calls, and lose its replies.
+
+        While it is frozen, calls come in, and then the command to kill their connections. It
+        reads all of them before it replies.
+        """
+        with closing(socket.create_connection(("127.0.0.1", self._site.server.port))) as killer:
+            killer.sendall(b"PING\r\n")
+            assert killer.recv(100) == b"+PONG\r\n"
+            self._site.server.freeze()
+            time.sleep(FROZEN)
+            killer.sendall(b"CLIENT KILL TYPE normal SKIPME yes\r\n")
+            self._site.server.thaw()
+            assert killer.recv(100).startswith(b":")
 
     def _restart_the_server(self) -> None:
         self._site.server.kill()

@@ -94,7 +94,7 @@ def test_one_bucket_explains_all_answers(recorded: Recorded) -> None:
 
 
 def test_every_kind_of_fault_was_in_it(recorded: Recorded) -> None:
-    assert len(recorded.faults) == 5
+    assert len(recorded.faults) == 6
     assert recorded.history.lost()
 
 

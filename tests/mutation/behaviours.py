@@ -124,10 +124,9 @@ NETWORK = (
         "network",
         "connecting over TLS needs the right to PING",
         DIALING,
-        "    for command in commands:\n",
-        "    if isinstance(options, redis.SSLConnection):\n"
-        '        wire.call(packed("PING"), deadline)\n'
-        "    for command in commands:\n",
+        '{command[0]} with OK")\n',
+        '{command[0]} with OK")\n    if isinstance(options, redis.SSLConnection):\n'
+        '        wire.call(packed("PING"), deadline)\n',
         f"{ON_LINKS}test_the_documented_rights_are_enough_over_tls",
     ),
     broken(
@@ -152,7 +151,7 @@ NETWORK = (
         WIRE,
         '        size, before = 0, b""\n        while True:\n',
         '        size, before = 0, b""\n        while True:\n            deadline += 0.3\n',
-        f"{ON_LINKS}test_connecting_and_the_reply_share_one_timeout",
+        "outage/test_wire.py",
     ),
 )
 
@@ -171,8 +170,8 @@ SEVERAL_NODES = (
         "nodes",
         "a dry-run charge that was not taken is given back",
         SPREAD,
-        "for charge, (_, taken, _, _) in asked if taken",
-        "for charge, (_, taken, _, _) in asked if taken or charge.cost",
+        "replace(charge, cost=taken, up_to=None) for charge, (_, taken, _, _) in asked if taken",
+        "replace(charge, up_to=None) for charge, _ in asked",
         *IN_PARTS,
     ),
     broken(
@@ -354,7 +353,7 @@ CACHE = (
         REFUSALS,
         ' or charge.kind == "slot"',
         "",
-        "ext/test_at_once_outage.py",
+        *CACHED,
     ),
 )
 
