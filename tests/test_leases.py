@@ -157,6 +157,14 @@ def test_a_limit_without_a_lease_is_charged_as_ever(world: World) -> None:
     assert all(asked is charges for asked in world.store.takes)
 
 
+@pytest.mark.parametrize("kind", ["slot", "ban"])
+def test_only_tokens_are_taken_ahead(world: World, kind: Any) -> None:
+    special = Charge(HOT, f"{KEY}!", kind=kind, member="a", lasts=SECOND, lease=LEASE)
+    for _ in range(5):
+        world.take(hot(), special)
+        assert [charge.up_to for charge in world.store.takes[-1] if charge.kind == kind] == [None]
+
+
 def test_a_rest_goes_back_with_the_next_call_in_that_call(world: World) -> None:
     world.warm(20)
     world.wait(LEASE)

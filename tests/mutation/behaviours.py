@@ -470,7 +470,6 @@ LEASING = (
         LEASES,
         'if not charge.lease or charge.kind != "rate":',
         "if not charge.lease:",
-        "ext/test_at_once_outage.py",
         *LEASED,
     ),
 )

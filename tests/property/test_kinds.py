@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import floor
+
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -154,6 +156,7 @@ def test_up_to_a_maximum_as_much_is_taken_as_there_is(
         taken = oracle.up_to(cost, cost + more, other) if decision.allowed else 0
         assert decision.outcomes[0].taken == taken
         oracle.level -= taken + other if decision.allowed else 0
+        assert decision.outcomes[0].remaining == max(0, floor(oracle.level))
         if decision.allowed and taken + other:
             assert level(subject) == oracle.level
 
