@@ -151,7 +151,7 @@ def test_up_to_a_maximum_as_much_is_taken_as_there_is(
         oracle.move(now)
         oracle.give(rest)
         asked = Charge(limit, KEY, cost, up_to=cost + more, rest=rest)
-        charges = [asked, Charge(limit, KEY, other)]
+        charges = [asked, *([Charge(limit, KEY, other)] if other else ())]
         decision = subject.store.take(charges, now=now)
         taken = oracle.up_to(cost, cost + more, other) if decision.allowed else 0
         assert decision.outcomes[0].taken == taken
@@ -168,3 +168,11 @@ def test_a_look_holds_and_counts_nothing(subject: Subject) -> None:
     assert subject.store.peek([slot], now=START).outcomes[0].remaining == 0
     assert not subject.store.peek([refused, ban(FEW, DAY)], now=START)
     assert subject.kept([SLOTS, BAN]) == {}
+
+
+def test_a_rest_never_lifts_a_bucket_above_its_capacity(subject: Subject) -> None:
+    subject.forget()
+    assert subject.store.take([Charge(FEW, KEY)], now=START)
+    asked = Charge(FEW, KEY, up_to=9, rest=9)
+    told = subject.store.take([asked], now=START).outcomes[0]
+    assert (told.taken, told.remaining) == (FEW.capacity, 0)
