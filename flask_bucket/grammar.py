@@ -106,8 +106,9 @@ def _meant(text: str) -> str | None:
         )
     if _LIKE_AT_ONCE.search(" ".join(text.split())):
         return (
-            'a limit on requests at once is a whole number and two words, such as "5 at once", and '
-            "stands in a rule. It has no burst. How long a slot is held is an option: holds=60."
+            'a limit on requests at once is written as a number and two words, such as "5 at '
+            'once", and stands in a rule. It has no burst. How long a slot is held is an option: '
+            "holds=60."
         )
     return None
 
