@@ -420,8 +420,16 @@ LEASING = (
         "lease",
         "a refused request spends what it took from a lease",
         LEASES,
-        "            row.lease.put_back(row.charge.cost)",
-        "            pass",
+        "            tokens = row.lease.put_back(row.charge.cost)",
+        "            tokens = 0",
+        *LEASED,
+    ),
+    broken(
+        "lease",
+        "tokens for which a lease has no room are lost",
+        LEASES,
+        "            if tokens:",
+        "            if False:",
         *LEASED,
     ),
     broken(
