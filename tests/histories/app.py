@@ -6,8 +6,9 @@ from flask import Flask, Response, jsonify
 
 from flask_bucket import Limit, Limiter
 
-#: A tick is a microsecond, and a token has parts that a tick does not divide.
-LIMIT = Limit(capacity=60, refill_rate=700, per=3)
+#: A tick is a microsecond, and a token has parts that a tick does not divide. It refills slower
+#: than clients of a busy machine ask.
+LIMIT = Limit(capacity=60, refill_rate=199, per=3)
 
 app = Flask(__name__)
 app.config.from_prefixed_env()

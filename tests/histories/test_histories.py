@@ -1,6 +1,6 @@
 """Four workers on one server, with accidents: their calls are explained by one bucket.
 
-The short run takes about twenty seconds, the long one five minutes.
+The short run lasts six seconds, the long one five minutes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
     server = Server(ENGINES["valkey"]()).start()
     try:
         with serving(server, tmp_path_factory.mktemp("site") / "log") as site:
-            yield run(site, 300 if is_long() else 12)
+            yield run(site, 300 if is_long() else 6)
     finally:
         server.stop()
 

@@ -15,7 +15,7 @@ from tests.property.engines import Subject
 from tests.property.oracle import BanOracle, SlotsOracle
 from tests.property.profiles import examples
 from tests.property.test_promises import fine_limits
-from tests.property.worlds import DAY, FEW, FORWARD, SECOND, limits
+from tests.property.worlds import DAY, FEW, FORWARD, MS, SECOND, limits
 
 BAN, SLOTS = "bucket:{a}:one:!ban", "bucket:{a}:one:@at-once"
 ONE = Limit(1, 1)
@@ -54,6 +54,34 @@ def test_a_ban_counts_and_ends_as_exact_rationals_say(
         assert told.taken == counts
         assert told.allowed is not oracle.is_banned(now)
         assert microseconds(told.retry_after) == max(0, oracle.ends - now)
+
+
+def test_a_ban_counts_no_refusal_of_another_limit(subject: Subject) -> None:
+    subject.forget()
+    for counts_for in ((), ("bucket:{a}:one:!other",)):
+        refused = Charge(ONE, KEY, 2, counts_for=counts_for)
+        told = subject.store.take([refused, ban(FEW, DAY)], now=START).outcomes[1]
+        assert (told.taken, told.remaining) == (0, FEW.capacity)
+
+
+def test_a_request_that_a_ban_refuses_is_counted_by_no_other(subject: Subject) -> None:
+    subject.forget()
+    other = Charge(FEW, f"{BAN}-2", kind="ban", lasts=DAY)
+    refused = Charge(ONE, KEY, 2, counts_for=(BAN, other.key))
+    for _ in range(FEW.capacity):
+        told_by_the_ban(subject, ban(FEW, DAY), True, START)
+    decision = subject.store.take([refused, ban(FEW, DAY), other], now=START)
+    assert [outcome.taken for outcome in decision.outcomes] == [0, 0, 0]
+
+
+def test_a_ban_begins_within_a_tick(subject: Subject) -> None:
+    subject.forget()
+    limit = Limit(2, 10_007, 30 * 86_400)
+    assert limit.tick == MS
+    told_by_the_ban(subject, ban(limit, DAY), True, START)
+    told = told_by_the_ban(subject, ban(limit, DAY), True, START + 499)
+    assert not told.allowed
+    assert microseconds(told.retry_after) == DAY
 
 
 @examples(50, 500)
@@ -104,13 +132,13 @@ def test_a_ban_of_any_limit_ends_to_the_microsecond(
     capacity=st.integers(1, 3),
     lasts=times,
     history=st.lists(
-        st.tuples(st.integers(0, 20 * SECOND), st.sampled_from("hhhfr"), members), max_size=20
+        st.tuples(st.integers(0, 20 * SECOND), st.sampled_from("hhhfrg"), members), max_size=20
     ),
 )
 def test_no_more_slots_are_held_than_there_are(
     subject: Subject, capacity: int, lasts: int, history: list[tuple[int, str, str]]
 ) -> None:
-    """Whatever is held, given back, given back too late, or refused for something else."""
+    """Whatever is held, given back, too late or by a refusal, or refused for something else."""
     subject.forget()
     now, limit, oracle = START, Limit(capacity, 1), SlotsOracle(capacity, lasts)
     for by, what, member in history:
@@ -118,6 +146,11 @@ def test_no_more_slots_are_held_than_there_are(
         slot = Charge(limit, SLOTS, kind="slot", member=member, lasts=lasts)
         if what == "f":
             subject.store.settle([slot.given_back()], now=now)
+            oracle.free(member, now)
+            continue
+        if what == "g":
+            refused = Charge(ONE, KEY, 2)
+            assert not subject.store.take([refused], held=[slot], now=now)
             oracle.free(member, now)
             continue
         asked = Charge(ONE, KEY, 2 if what == "r" else 0)
@@ -129,6 +162,8 @@ def test_no_more_slots_are_held_than_there_are(
         told = decision.outcomes[0]
         assert told.allowed is fits
         assert told.remaining == capacity - len(oracle.held(now))
+        last = max(oracle.held(now).values(), default=now)
+        assert microseconds(told.reset_after) == last - now
         held = {who: at for who, at in subject.kept([SLOTS]).get(SLOTS, {}).items() if at > now}
         assert held == oracle.held(now)
         assert len(held) <= capacity
