@@ -17,7 +17,7 @@ from .config import Config
 from .decorators import NOT_EXEMPT, BlueprintLimit, Decoration, Exemption, Registry, View
 from .endpoints import Endpoints, blueprint_names
 from .keys import SCOPE_MARK, spelled
-from .rules import Rule, checked_scope, counted_as, rules_set
+from .rules import METHODS, Rule, checked_scope, counted_as, rules_set
 
 #: The place of the point where ``Limiter(app)`` stands among the application's hooks.
 BEFORE: Final = "before"
@@ -98,6 +98,8 @@ class Planner:
             "BUCKET_APPLICATION_LIMITS", config.application_limits, registry.application
         )
         self._exempt_methods = frozenset(config.exempt_methods)
+        own = [rule.methods for rule in self._application if rule.methods is not None]
+        self._known_methods = self._exempt_methods.union(METHODS, *own)
         self._config = config
         bans = bans_set("BUCKET_BANS", config.bans, registry.bans)
         rules = [Rule(ban.after, key_func=ban.key_func, ban=ban) for ban in bans]
@@ -152,8 +154,10 @@ class Planner:
         return [Exemption()] * len(levels) if method in self._exempt_methods else levels
 
     def _known(self, endpoint: str | None, method: str) -> str:
-        """Return a method that routing let through. Where it did not, any text may come in."""
-        return "GET" if endpoint is None and method not in self._exempt_methods else method
+        """Return the method that plans are made for. Where no route was found, it may be any text,
+        and each would have a plan of its own: one that nobody knows counts as GET.
+        """
+        return "GET" if endpoint is None and method not in self._known_methods else method
 
     def _make(self, endpoint: str | None, view: View | None, method: str) -> Plan:
         """Make a plan: application and default limits, the blueprints', then the view's own."""

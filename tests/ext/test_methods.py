@@ -9,7 +9,7 @@ from flask import Flask, request
 from flask.testing import FlaskClient
 from flask.views import MethodView
 
-from flask_bucket import Limiter
+from flask_bucket import Limiter, Rule
 from tests.ext.conftest import answer, statuses
 
 OVERRIDE = {"X-HTTP-Method-Override": "POST"}
@@ -90,3 +90,33 @@ def test_an_upgrade_reaches_no_usual_view_and_is_charged_at_its_own(
     upgrade = {"Connection": "Upgrade", "Upgrade": "websocket"}
     assert statuses(client, "/usual", 2, headers=upgrade) == [400, 400]
     assert statuses(client, "/socket", 2, headers=upgrade) == [200, 429]
+
+
+@pytest.mark.parametrize("path", ["/not-found", "/"])
+def test_a_rule_for_a_method_is_charged_for_it_where_no_route_matches(
+    app: Flask, path: str
+) -> None:
+    Limiter(app, application_limits=[Rule("2/minute", methods=["POST"])])
+    app.add_url_rule("/", view_func=answer())  # a POST to it is a 405
+    client = app.test_client()
+    assert statuses(client, path, 3, method="POST")[-1] == 429
+    assert 429 not in statuses(client, path, 3)
+
+
+def test_unmatched_requests_are_counted_per_method_where_a_rule_says_so(app: Flask) -> None:
+    Limiter(app, application_limits=[Rule("1/minute", per_method=True)])
+    sent = ["GET", "POST", "HEAD", "POST"]
+    client = app.test_client()
+    assert [client.open("/", method=m).status_code for m in sent] == [404, 404, 429, 429]
+
+
+def test_a_method_that_only_a_rule_names_is_charged_where_no_route_matches(app: Flask) -> None:
+    Limiter(app, application_limits=[Rule("1/minute", methods=["PURGE"])])
+    assert statuses(app.test_client(), "/", 2, method="PURGE") == [404, 429]
+
+
+def test_invented_methods_share_the_bucket_of_get_where_no_route_matches(app: Flask) -> None:
+    Limiter(app, application_limits=[Rule("1/minute", per_method=True)])
+    sent = ["INVENTED", "GET", "OTHER"]
+    client = app.test_client()
+    assert [client.open("/", method=m).status_code for m in sent] == [404, 429, 429]
