@@ -97,7 +97,8 @@ class Planner:
         self._application = rules_set(
             "BUCKET_APPLICATION_LIMITS", config.application_limits, registry.application
         )
-        self._exempt_methods = frozenset(config.exempt_methods)
+        heads = {"HEAD"} if "GET" in config.exempt_methods else ()  # HEAD counts as GET
+        self._exempt_methods = frozenset(config.exempt_methods).union(heads)
         own = [rule.methods for rule in self._application if rule.methods is not None]
         self._known_methods = self._exempt_methods.union(METHODS, *own)
         self._config = config

@@ -292,6 +292,23 @@ def test_exempt_methods_are_free_of_all_but_explicit_limits(buckets: CountingSto
     assert allowed(client, "/d", method="POST") == 1
 
 
+@pytest.mark.parametrize("path", ["/", "/not-found"])
+def test_head_is_exempt_where_get_is(buckets: CountingStore, path: str) -> None:
+    app = configured(BUCKET_EXEMPT_METHODS=["GET"])
+    Limiter(app, redis=buckets, default_limits="1/minute", application_limits="2/minute")
+    app.add_url_rule("/", "d", answer())
+    assert allowed(app.test_client(), path, method="HEAD") == 30
+
+
+def test_get_is_limited_where_only_head_is_exempt(buckets: CountingStore) -> None:
+    app = configured(BUCKET_EXEMPT_METHODS=["HEAD"])
+    Limiter(app, redis=buckets, default_limits="1/minute")
+    app.add_url_rule("/", "d", answer())
+    client = app.test_client()
+    assert allowed(client, "/", method="HEAD") == 30
+    assert allowed(client, "/") == 1
+
+
 def test_dry_run_makes_every_limit_a_shadow(buckets: CountingStore) -> None:
     app = configured(BUCKET_DRY_RUN=True)
     limiter = Limiter(app, redis=buckets, default_limits="1/minute", application_limits="2/minute")
