@@ -69,17 +69,17 @@ def test_a_request_that_a_ban_refuses_is_counted_by_no_other(subject: Subject) -
     other = Charge(FEW, f"{BAN}-2", kind="ban", lasts=DAY)
     refused = Charge(ONE, KEY, 2, counts_for=(BAN, other.key))
     for _ in range(FEW.capacity):
-        told_by_the_ban(subject, ban(FEW, DAY), True, START)
+        subject.store.take([refused, ban(FEW, DAY)], now=START)
     decision = subject.store.take([refused, ban(FEW, DAY), other], now=START)
     assert [outcome.taken for outcome in decision.outcomes] == [0, 0, 0]
 
 
 def test_a_ban_begins_within_a_tick(subject: Subject) -> None:
     subject.forget()
-    limit = Limit(2, 10_007, 30 * 86_400)
-    assert limit.tick == MS
-    told_by_the_ban(subject, ban(limit, DAY), True, START)
-    told = told_by_the_ban(subject, ban(limit, DAY), True, START + 499)
+    charge = ban(Limit(2, 1, 3_600).in_ticks_of(MS), DAY)
+    refused = Charge(ONE, KEY, 2, counts_for=(BAN,))
+    subject.store.take([refused, charge], now=START)
+    told = subject.store.take([refused, charge], now=START + 499).outcomes[1]
     assert not told.allowed
     assert microseconds(told.retry_after) == DAY
 

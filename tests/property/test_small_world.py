@@ -80,7 +80,7 @@ def rates() -> Iterator[Letter]:
 
 RATE = Limit(capacity=2, refill_rate=1)
 #: It counts in milliseconds.
-REFUSALS = Limit(capacity=2, refill_rate=10_007, per=30 * 86_400)
+REFUSALS = Limit(capacity=2, refill_rate=10_007, per=30 * 86_400).in_ticks_of(1_000)
 
 #: Nothing; less than one of the ban's ticks; just the time that a slot is held; just that of the
 #: ban; and back.
