@@ -108,11 +108,13 @@ class Bills:
         """Write the bill of a request, of which the facts are known."""
         enforced: list[Item] = []
         dry: list[Item] = []
+        keys: set[str] = set()
         for bound in point.bounds:
             client = facts.client(bound)
             if client is not None:
-                charges = bound.charges(self._spelling.start(client), facts)
-                (dry if bound.shadow else enforced).extend((charge, bound) for charge in charges)
+                for charge in bound.charges(self._spelling.start(client), facts):
+                    item = (_told_apart(charge, keys), bound)
+                    (dry if bound.shadow else enforced).append(item)
         if not enforced and not dry:
             return None
         if point.has_bans:
@@ -142,6 +144,24 @@ class Bills:
         facts = Facts()
         facts.name(point.key_func, client)
         return self.written(point, facts)
+
+
+def _told_apart(charge: Charge, keys: set[str]) -> Charge:
+    """Rename a charge that would share the bucket of another one at its point.
+
+    Names are told apart where rules are bound. That leaves those that a function returns, and
+    those of rules from several places that have one explicit scope.
+
+    :param keys: those in use at this point already; the one given out is added.
+    """
+    key, n = charge.key, 1
+    while key in keys:
+        n += 1
+        key = f"{charge.key}-{n}"
+    keys.add(key)
+    if n == 1:
+        return charge
+    return replace(charge, key=key, limit=charge.limit.named(f"{charge.limit.name}-{n}"))
 
 
 def _counts(banning: BoundRule, charge: Charge, bound: BoundRule) -> bool:

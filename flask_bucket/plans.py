@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -264,15 +265,18 @@ class Planner:
         """Bind each rule that serves a method. Names do not depend on which these are."""
         bounds: list[BoundRule | None] = []
         names: dict[str, set[str]] = {}
-        callables = 0
+        callables: Counter[str] = Counter()
         for rule in rules:
             place = scope if rule.scope is None else spelled(_scope_of(rule, endpoint))
             if rule.per_method:
                 place += SCOPE_MARK + counted_as(method)
-            if callable(rule.limits) and rule.scope is None:
+            if callable(rule.limits):
                 # The names that it will return are not known, so they get a scope of their own.
-                callables += 1
-                place += f"{SCOPE_MARK}callable" + (f"-{callables}" if callables > 1 else "")
+                # The first in an explicit scope has that scope: other views may share its buckets.
+                callables[place] += 1
+                n = callables[place]
+                if n > 1 or rule.scope is None:
+                    place += f"{SCOPE_MARK}callable" + (f"-{n}" if n > 1 else "")
             bound = BoundRule.of(
                 rule,
                 source,

@@ -73,7 +73,8 @@ class KnownLimits:
         """Return the name of the function that returns the limit of a key, if there is one."""
         for bound in self.functions:
             scope, name = bound.scope, parts.name.removeprefix(KIND_MARKS[parts.kind])
-            if parts.scope.startswith(f"{scope}{SCOPE_MARK}") and read_numbers(parts.scope, name):
+            written = parts.scope.rpartition(SCOPE_MARK)[0]  # without the numbers
+            if written == scope and read_numbers(parts.scope, name):
                 return name_of(bound.rule.limits)
             if parts.scope == scope and _gives(bound.rule.name, name):
                 return name_of(bound.rule.limits)

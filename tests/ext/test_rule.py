@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError
+from functools import wraps
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from flask import Blueprint, Flask, request
 from flask.testing import FlaskClient
 
 from flask_bucket import ConfigError, Limit, Limiter, Rule
-from tests.ext.conftest import CountingStore, answer, remaining, statuses
+from tests.ext.conftest import CountingStore, allowed, answer, remaining, statuses
 
 PLAN = Rule("3/minute", cost=2, exempt_when=lambda: "staff" in request.args)
 
@@ -170,3 +171,62 @@ def test_a_scope_may_be_a_function_of_the_endpoint(
     for endpoint in ("user_get", "user_list", "item_get"):
         app.add_url_rule(f"/{endpoint}", endpoint, limit(answer()))
     assert [remaining(client, f"/{e}") for e in ("user_get", "user_list", "item_get")] == [2, 1, 2]
+
+
+def test_limits_of_two_functions_in_one_scope_are_two_buckets(
+    app: Flask, limiter: Limiter, client: FlaskClient, buckets: CountingStore
+) -> None:
+    shared = [limiter.shared_limit(lambda: "1/minute", scope="api") for _ in range(2)]
+    app.get("/")(shared[0](shared[1](answer())))
+    assert allowed(client, "/") == 1
+    assert buckets.keys[:2] == [
+        "bucket:{127.0.0.1}:api@1.1-per-60s:per-minute",
+        "bucket:{127.0.0.1}:api@callable-2@1.1-per-60s:per-minute",
+    ]
+
+
+def test_limits_of_two_functions_in_one_scope_are_told_apart_over_other_decorators(
+    app: Flask, limiter: Limiter, client: FlaskClient
+) -> None:
+    shared = limiter.shared_limit(lambda: "1/minute", scope="api")
+    inner = shared(answer())
+
+    @wraps(inner)
+    def between() -> Any:
+        return inner()
+
+    app.get("/")(shared(between))
+    assert allowed(client, "/") == 1
+
+
+def test_a_function_s_limit_in_a_scope_is_shared_with_other_views(
+    app: Flask, limiter: Limiter, client: FlaskClient
+) -> None:
+    shared = limiter.shared_limit(lambda: "3/minute", scope="api")
+    app.add_url_rule("/a", "a", shared(answer()))
+    app.add_url_rule("/b", "b", shared(answer()))
+    assert [remaining(client, path) for path in ("/a", "/b")] == [2, 1]
+
+
+@pytest.mark.parametrize("text_outside", [True, False])
+def test_a_text_and_a_function_of_one_scope_and_name_are_two_buckets(
+    app: Flask, limiter: Limiter, client: FlaskClient, buckets: CountingStore, text_outside: bool
+) -> None:
+    rules: list[Any] = ["2/minute", lambda: "2/minute"]
+    view = answer()
+    for rule in reversed(rules) if text_outside else rules:  # the innermost first
+        view = limiter.limit(rule, scope="x", name="n")(view)
+    app.add_url_rule("/", view_func=view)
+    assert allowed(client, "/") == 2
+    assert buckets.keys[:2] == ["bucket:{127.0.0.1}:x:n", "bucket:{127.0.0.1}:x:n-2"]
+
+
+def test_rules_of_two_places_in_one_scope_are_two_buckets(
+    app: Flask, buckets: CountingStore
+) -> None:
+    rule = Rule("2/minute", scope="x")
+    Limiter(app, redis=buckets, application_limits=[rule], default_limits=[rule])
+    app.add_url_rule("/", view_func=answer())
+    assert allowed(app.test_client(), "/") == 2
+    key = "bucket:{127.0.0.1}:x:per-minute"
+    assert buckets.keys[:2] == [key, f"{key}-2"]
