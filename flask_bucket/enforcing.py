@@ -91,9 +91,6 @@ class Enforcer:
         exchange = self._exchange() if self.is_on else None
         if exchange is None:
             return
-        if self._registry.filters and any(passes() for passes in self._registry.filters):
-            exchange.filtered = True
-            return
         if (point := exchange.plan.at(BEFORE)) is not None:
             self._charge(exchange, point)
 
@@ -153,6 +150,8 @@ class Enforcer:
         exchange = exchanges.by_limiter.get(self.name)
         if exchange is None:
             exchange = exchanges.by_limiter.setdefault(self.name, self._begin(req, exchanges))
+            # Here and not in our hook: an earlier hook may charge a block or a limited function.
+            exchange.filtered = any(passes() for passes in self._registry.filters)
         elif exchange.plan.method != req.method:  # changed by a hook
             exchange.plan = self.planner.plan(req.endpoint, req.method)
         return None if exchange.filtered else exchange

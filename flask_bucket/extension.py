@@ -252,7 +252,10 @@ class Limiter:
         return exempt if target is _NOTHING else exempt(target)
 
     def request_filter(self, passes: Filter) -> Filter:
-        """Register a function that lets a request pass without any limit by returning True."""
+        """Register a function that lets a request pass without any limit by returning True.
+
+        It is asked once, where the first limit of the request could be charged.
+        """
         checked_function("A request filter", passes)
         self._registry.filters.append(plain(passes))
         return passes

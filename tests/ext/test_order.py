@@ -393,3 +393,43 @@ def test_a_crash_that_the_tests_see_leaves_the_charge_taken(
     with pytest.raises(ZeroDivisionError):
         client.get("/")
     assert statuses(client, "/", 1) == [429]
+
+
+@pytest.mark.parametrize("early", ["block", "function"])
+def test_a_filter_frees_what_a_hook_before_the_limiter_s_charges(
+    app: Flask, buckets: CountingStore, client: FlaskClient, early: str
+) -> None:
+    limiter = Limiter(redis=buckets)
+    asked: list[str] = []
+    limited = limiter.limit("1/minute")(answer())
+
+    @app.before_request
+    def charge() -> None:
+        if early == "function":
+            limited()
+        else:
+            with limiter.limit("1/minute", scope="early"):
+                pass
+
+    @limiter.request_filter
+    def is_staff() -> bool:
+        asked.append(request.path)
+        return "staff" in request.args
+
+    limiter.init_app(app)
+    app.add_url_rule("/", view_func=answer())
+    assert statuses(client, "/?staff", 3) == [200] * 3
+    assert len(asked) == 3
+    assert statuses(client, "/", 2) == [200, 429]
+
+
+def test_a_filter_may_charge_a_block_of_its_own(
+    app: Flask, limiter: Limiter, client: FlaskClient
+) -> None:
+    @limiter.request_filter
+    def passes() -> bool:
+        with limiter.limit("2/minute", scope="filter"):
+            return True
+
+    app.add_url_rule("/", view_func=answer())
+    assert statuses(client, "/", 3) == [200, 200, 429]
