@@ -30,8 +30,9 @@ Target = TypeVar("Target", bound="Callable[..., Any] | Blueprint")
 #: The attribute by which a decorated function is recognised.
 _DECORATION = "flask_bucket_decoration"
 
-#: The attribute in which a function keeps the wrappers that were made around it. Without it, one
-#: above ``@app.get`` in an application factory would be forgotten, and its limit with it.
+#: The attribute in which a function keeps the wrappers that were made around it, also with other
+#: decorators between. Without it, a wrapper above ``@app.get`` in an application factory would be
+#: forgotten, and its limit with it.
 _WRAPPERS = "flask_bucket_wrappers"
 
 
@@ -43,6 +44,8 @@ class Decoration:
     #: From the innermost decorator out.
     rules: tuple[Rule, ...]
     function: View
+    #: What was decorated: the function, or an earlier wrapper of it that this one stands for too.
+    target: View
     #: A weak reference to the wrapper: functools.wraps copies attributes to other wrappers.
     wrapper: ref[View]
 
@@ -154,11 +157,11 @@ class Registry:
                 refusal = charge(decoration)
                 return function(*args, **kwargs) if refusal is None else refusal
 
-        decoration = Decoration(self, rules, function, ref(wrapper))
+        decoration = Decoration(self, rules, function, target, ref(wrapper))
         setattr(wrapper, _DECORATION, decoration)
         if not has_request_context():
             # Within a request no view is being made, and the list would grow with each one.
-            _keep(wrapper, function)
+            _keep(wrapper, target)
             self.version += 1
         return wrapper
 
@@ -170,10 +173,10 @@ class Registry:
         return None
 
     def decorations_of(self, function: View) -> Iterator[Decoration]:
-        """Yield the decorations of a function, one for each time that it was decorated."""
+        """Yield the decorations around a function, also those with other decorators between."""
         for wrapper in getattr(_owner(function), _WRAPPERS, ()):
             decoration = self.decoration(wrapper)
-            if decoration is not None and decoration.function == function:
+            if decoration is not None and any(f == function for f in _inward(decoration.target)):
                 yield decoration
 
     def limit_blueprint(self, blueprint: Blueprint, limit: BlueprintLimit) -> None:
@@ -257,15 +260,36 @@ def _owner(target: Any) -> Any:
     return getattr(target, "__func__", target)
 
 
-def _keep(wrapper: View, function: View) -> None:
-    """Let a function keep a wrapper around it.
+def _inward(target: View) -> Iterator[View]:
+    """Yield a decorated function and those that it stands for, from the outside in."""
+    seen: set[int] = set()
+    current: Any = target
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        decoration = getattr(current, _DECORATION, None)
+        if isinstance(decoration, Decoration) and decoration.wrapper() is current:
+            current = decoration.target
+        elif inspect.ismethod(current):
+            return  # it shares what it wraps with the same method of other objects
+        else:
+            current = getattr(current, "__wrapped__", None)
+
+
+def _keep(wrapper: View, target: View) -> None:
+    """Let a decorated function, and each that it wraps, keep the wrapper around it.
 
     :raises ConfigError: if it has no attributes. A limit above ``@app.get`` would be inert.
     """
-    try:
-        vars(_owner(function)).setdefault(_WRAPPERS, []).append(wrapper)
-    except TypeError:
-        raise ConfigError(
-            f"{function!r} cannot be limited, since it takes no attributes. Limit a function "
-            "that calls it."
-        ) from None
+    for function in _inward(target):
+        try:
+            kept = vars(_owner(function)).setdefault(_WRAPPERS, [])
+        except (AttributeError, TypeError):
+            if function is not target:
+                continue  # a function written in C, or a class: what stands around it is limited
+            raise ConfigError(
+                f"{function!r} cannot be limited, since it takes no attributes. Limit a function "
+                "that calls it."
+            ) from None
+        if wrapper not in kept:  # functools.wraps lets functions share their lists
+            kept.append(wrapper)

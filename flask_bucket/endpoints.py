@@ -44,22 +44,24 @@ class Endpoints:
 
         Such a wrapper serves no endpoint, while the function that it wraps does.
         """
-        rules: list[Rule] = []
         if method == "OPTIONS" and not self._answers_options(endpoint):
-            return rules  # Flask's automatic answer reaches no view
-        # By identity, since views need not be hashable.
-        inside = {id(d.function): d.rules for d in self.decorations(function)}
-        serving: set[int] | None = None
+            return []  # Flask's automatic answer reaches no view
+        in_place = self.decorations(function)
+        # An inner function is kept in mind by the same decorations as what stands around it.
+        found: dict[Decoration, tuple[Rule, ...]] = {}
         for inner in chain(function):
-            placed = inside.get(id(inner), ())
             for decoration in self._registry.decorations_of(inner):
-                above = decoration.rules[len(placed) :]
-                if not above or not _start_alike(decoration.rules, placed):
-                    continue  # nothing more, or made of the same function for another endpoint
-                serving = self._serving() if serving is None else serving
-                if id(decoration.wrapper()) not in serving:
-                    rules += [rule for rule in above if not any(rule is r for r in rules)]
-        return rules
+                found.setdefault(decoration, _rules_above(decoration, inner, in_place))
+        if not any(found.values()):
+            return []
+        serving = self._serving()
+        rules = [
+            rule
+            for decoration, above in found.items()
+            if id(decoration.wrapper()) not in serving
+            for rule in above
+        ]
+        return [rule for n, rule in enumerate(rules) if not any(rule is r for r in rules[:n])]
 
     def _answers_options(self, endpoint: str) -> bool:
         """Return whether a view answers OPTIONS itself, at any of its URLs."""
@@ -122,6 +124,23 @@ def blueprint_names(endpoint: str) -> list[str]:
 def _start_alike(rules: tuple[Rule, ...], others: tuple[Rule, ...]) -> bool:
     """Return whether rules start with the same ones. Equal ones are others."""
     return all(rule is other for rule, other in zip(rules, others, strict=False))
+
+
+def _rules_above(
+    decoration: Decoration, inner: View, in_place: list[Decoration]
+) -> tuple[Rule, ...]:
+    """Return the rules of a decoration around a function that its view does not run through.
+
+    :param inner: the outermost function of the view that the decoration stands around.
+    :param in_place: the decorations that the view runs through.
+    """
+    for placed in in_place:
+        if placed.function == decoration.function:
+            above = decoration.rules[len(placed.rules) :]
+            return above if _start_alike(decoration.rules, placed.rules) else ()
+        if placed.function == inner:
+            return ()  # made of the same function for another endpoint
+    return decoration.rules
 
 
 def _verbs(view: View) -> Iterator[View]:

@@ -1,0 +1,115 @@
+"""Limits above ``@app.get``, which the registered view does not run through, hold all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from flask import Flask
+from flask.testing import FlaskClient
+
+from flask_bucket import Limiter
+from tests.ext.conftest import CountingStore, allowed, answer, statuses
+
+View = Callable[..., Any]
+
+
+def logged(view: View) -> View:
+    """Like most decorators: copies the view's attributes, and calls it."""
+
+    @wraps(view)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return view(*args, **kwargs)
+
+    return wrapper
+
+
+class Served:
+    @logged
+    def method(self) -> str:
+        return "method"
+
+
+def test_a_limit_above_another_decorator_and_the_route_holds(
+    app: Flask, limiter: Limiter, client: FlaskClient
+) -> None:
+    limiter.limit("1/minute")(logged(logged(app.get("/")(answer()))))
+    assert statuses(client, "/", 3) == [200, 429, 429]
+
+
+def test_a_limit_above_another_limiters_and_the_route_holds(
+    app: Flask, limiter: Limiter, client: FlaskClient
+) -> None:
+    two = Limiter(app, name="two")
+    limiter.limit("1/minute")(two.limit("5/minute")(app.get("/")(answer())))
+    assert statuses(client, "/", 3) == [200, 429, 429]
+
+
+def test_a_limit_above_a_decorator_and_the_route_adds_to_one_below(
+    app: Flask, limiter: Limiter, client: FlaskClient, buckets: CountingStore
+) -> None:
+    limiter.limit("1/minute")(logged(app.get("/")(limiter.limit("5/hour")(answer()))))
+    assert statuses(client, "/", 2) == [200, 429]
+    assert {key.rpartition(":")[2] for key in buckets.keys} == {"per-hour", "per-minute"}
+
+
+def test_limits_on_both_sides_of_a_decorator_above_the_route_are_charged_once(
+    app: Flask, limiter: Limiter, client: FlaskClient, buckets: CountingStore
+) -> None:
+    view = app.get("/")(limiter.limit("7/hour")(answer()))
+    limiter.limit("9/minute")(logged(limiter.limit("8/day")(view)))
+    client.get("/")
+    names = [key.rpartition(":")[2] for key in buckets.keys]
+    assert sorted(names) == ["per-day", "per-hour", "per-minute"]
+
+
+def test_a_limit_around_a_decorator_that_is_in_its_place_is_charged_once(
+    app: Flask, limiter: Limiter, client: FlaskClient, buckets: CountingStore
+) -> None:
+    app.get("/")(limiter.limit("9/minute")(logged(limiter.limit("8/day")(answer()))))
+    client.get("/")
+    names = [key.rpartition(":")[2] for key in buckets.keys]
+    assert sorted(names) == ["per-day", "per-minute"]
+
+
+def test_a_function_limited_with_other_decorators_for_one_endpoint_is_free_at_another(
+    app: Flask, limiter: Limiter, client: FlaskClient
+) -> None:
+    view = answer()
+    app.add_url_rule("/limited", "limited", limiter.limit("1/minute")(logged(view)))
+    app.add_url_rule("/free", "free", view)
+    assert (allowed(client, "/free"), allowed(client, "/limited")) == (30, 1)
+
+
+def test_a_view_with_its_own_limit_is_free_of_those_of_a_helper_that_wraps_its_function(
+    app: Flask, limiter: Limiter, client: FlaskClient
+) -> None:
+    function = answer()
+    app.add_url_rule("/", "view", limiter.limit("3/minute")(function))
+    helper = limiter.limit("1/minute")(logged(function))
+    app.add_url_rule("/helped", "helped", lambda: helper())
+    assert (allowed(client, "/"), allowed(client, "/helped")) == (3, 1)
+
+
+def test_a_limit_above_a_decorator_of_one_objects_method_leaves_other_objects_free(
+    app: Flask, limiter: Limiter, client: FlaskClient
+) -> None:
+    one, other = Served(), Served()
+    app.add_url_rule("/other", "other", other.method)
+    app.add_url_rule("/one", "one", one.method)
+    limiter.limit("2/minute")(logged(one.method))
+    assert (allowed(client, "/one"), allowed(client, "/other")) == (2, 30)
+
+
+def test_a_decorator_around_something_without_attributes_is_limited_in_its_place(
+    app: Flask, limiter: Limiter, client: FlaskClient
+) -> None:
+    class Slotted:
+        __slots__ = ("__name__",)
+
+        def __call__(self) -> str:
+            return "called"
+
+    app.add_url_rule("/", "view", limiter.limit("2/minute")(logged(Slotted())))
+    assert allowed(client, "/") == 2
