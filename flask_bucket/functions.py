@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial, wraps
 from typing import Any
 
@@ -57,9 +60,24 @@ def plain(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def awaited(*args: Any) -> Any:
-        return current_app.ensure_sync(function)(*args)
+        called = partial(current_app.ensure_sync(function), *args)
+        if not _loop_runs():
+            return called()
+        # A block or a plain function within an async view: its loop can await nothing from here.
+        # Another thread can, and sees the same request. The loop stands still until it is done.
+        with ThreadPoolExecutor(max_workers=1) as thread:
+            return thread.submit(copy_context().run, called).result()
 
     return awaited
+
+
+def _loop_runs() -> bool:
+    """Return whether this thread is within an event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def is_same(one: Callable[..., Any], other: Callable[..., Any]) -> bool:

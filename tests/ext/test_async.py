@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from flask import Flask, Response, request
 from flask.testing import FlaskClient
 from flask.views import MethodView
@@ -159,3 +160,66 @@ def test_an_async_plain_function_is_limited_within_a_request(
 
     assert statuses(client, "/", 2) == [200, 429]
     assert asyncio.run(costly()) == "done", "and free elsewhere"
+
+
+def test_functions_of_a_block_within_an_async_view_may_be_async(
+    app: Flask, limiter: Limiter, client: FlaskClient
+) -> None:
+    @app.get("/")
+    async def view() -> str:
+        with limiter.limit(rule, scope="block", key_func=key, cost=cost):
+            return "fine"
+
+    assert statuses(client, "/?user=a", 3) == [200, 200, 429]
+    assert statuses(client, "/?user=b", 1) == [200]
+
+
+def test_functions_of_a_plain_function_within_an_async_view_may_be_async(
+    app: Flask, limiter: Limiter, client: FlaskClient
+) -> None:
+    limited = limiter.limit(rule, key_func=key, cost=cost)(answer())
+
+    @app.get("/")
+    async def view() -> str:
+        return limited()
+
+    assert statuses(client, "/?user=a", 3) == [200, 200, 429]
+    assert statuses(client, "/?user=b", 1) == [200]
+
+
+def test_an_error_of_an_async_function_within_an_async_view_surfaces(
+    app: Flask, limiter: Limiter, client: FlaskClient
+) -> None:
+    async def fails() -> str:
+        raise LookupError("nobody")
+
+    @app.get("/")
+    async def view() -> str:
+        with limiter.limit("1/minute", scope="block", key_func=fails):
+            return "fine"
+
+    app.testing = True
+    with pytest.raises(LookupError, match="nobody"):
+        client.get("/")
+
+
+def test_filters_and_conditions_may_be_async_in_an_async_hook(
+    app: Flask, buckets: CountingStore, client: FlaskClient
+) -> None:
+    limiter = Limiter(redis=buckets)
+
+    async def is_staff() -> bool:
+        return "staff" in request.args
+
+    async def failed(response: Response) -> bool:
+        return response.status_code != 200
+
+    @app.before_request
+    async def early() -> None:
+        with limiter.limit("1/minute", scope="early", deduct_when=failed):
+            await asyncio.sleep(0)
+
+    limiter.request_filter(is_staff)
+    limiter.init_app(app)
+    assert statuses(client, "/?staff", 2) == [404, 404]
+    assert statuses(client, "/", 2) == [404, 429]
