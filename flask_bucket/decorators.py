@@ -11,7 +11,7 @@ from functools import wraps
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakSet, ref
 
-from flask import has_request_context
+from flask import Request, has_request_context, request
 from flask.sansio.app import App
 from flask.sansio.blueprints import Blueprint
 from werkzeug.exceptions import HTTPException
@@ -48,6 +48,8 @@ class Decoration:
     target: View
     #: A weak reference to the wrapper: functools.wraps copies attributes to other wrappers.
     wrapper: ref[View]
+    #: The request in which it was made, if any.
+    made_in: ref[Request] | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,11 +159,10 @@ class Registry:
                 refusal = charge(decoration)
                 return function(*args, **kwargs) if refusal is None else refusal
 
-        decoration = Decoration(self, rules, function, target, ref(wrapper))
+        made_in = ref(_this_request()) if has_request_context() else None
+        decoration = Decoration(self, rules, function, target, ref(wrapper), made_in)
         setattr(wrapper, _DECORATION, decoration)
-        if not has_request_context():
-            # Within a request no view is being made, and the list would grow with each one.
-            _keep(wrapper, target)
+        if rules not in _keep(decoration, wrapper):
             self.version += 1
         return wrapper
 
@@ -276,20 +277,35 @@ def _inward(target: View) -> Iterator[View]:
             current = getattr(current, "__wrapped__", None)
 
 
-def _keep(wrapper: View, target: View) -> None:
+def _keep(decoration: Decoration, wrapper: View) -> list[tuple[Rule, ...]]:
     """Let a decorated function, and each that it wraps, keep the wrapper around it.
 
+    Of the wrappers that were made within requests, a function keeps those of the latest request.
+    Otherwise it would keep one more with each request that decorates it.
+
+    :returns: the rules of the wrappers that are kept no longer.
     :raises ConfigError: if it has no attributes. A limit above ``@app.get`` would be inert.
     """
-    for function in _inward(target):
+    dropped: list[tuple[Rule, ...]] = []
+    for function in _inward(decoration.target):
         try:
             kept = vars(_owner(function)).setdefault(_WRAPPERS, [])
         except (AttributeError, TypeError):
-            if function is not target:
+            if function is not decoration.target:
                 continue  # a function written in C, or a class: what stands around it is limited
             raise ConfigError(
                 f"{function!r} cannot be limited, since it takes no attributes. Limit a function "
                 "that calls it."
             ) from None
+        if decoration.made_in is not None:
+            now = (None, decoration.made_in)
+            past = [w for w in kept if getattr(w, _DECORATION).made_in not in now]
+            kept[:] = [w for w in kept if w not in past]
+            dropped += [getattr(w, _DECORATION).rules for w in past]
         if wrapper not in kept:  # functools.wraps lets functions share their lists
             kept.append(wrapper)
+    return dropped
+
+
+def _this_request() -> Request:
+    return request._get_current_object()  # type: ignore[attr-defined, no-any-return]

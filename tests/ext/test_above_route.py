@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from functools import wraps
+from itertools import count
 from typing import Any
 
-from flask import Flask
+from flask import Blueprint, Flask
 from flask.testing import FlaskClient
 
 from flask_bucket import Limiter
@@ -113,3 +115,64 @@ def test_a_decorator_around_something_without_attributes_is_limited_in_its_place
 
     app.add_url_rule("/", "view", limiter.limit("2/minute")(logged(Slotted())))
     assert allowed(client, "/") == 2
+
+
+def test_a_limit_above_the_route_holds_when_it_is_written_within_a_request_context(
+    app: Flask, limiter: Limiter, client: FlaskClient
+) -> None:
+    with app.test_request_context():
+        limiter.limit("1/minute")(app.get("/")(answer()))
+    gc.collect()
+    assert statuses(client, "/", 3) == [200, 429, 429]
+
+
+def test_stacked_limits_above_the_route_hold_when_they_are_written_within_a_request_context(
+    app: Flask, limiter: Limiter, client: FlaskClient
+) -> None:
+    with app.test_request_context():
+        limiter.limit("5/hour")(limiter.limit("2/minute")(app.get("/")(answer())))
+    assert client.get("/").headers["X-RateLimit-Limit"] == "2"
+    assert statuses(client, "/", 2) == [200, 429]
+
+
+def test_a_limit_above_the_route_holds_in_an_application_that_a_request_makes(
+    app: Flask, client: FlaskClient, buckets: CountingStore
+) -> None:
+    limiter, inner = Limiter(redis=buckets), Flask("inner")
+
+    def make() -> str:
+        bp = Blueprint("bp", __name__)
+        limiter.limit("1/minute")(bp.get("/")(answer()))
+        inner.register_blueprint(bp)
+        limiter.init_app(inner)
+        return "made"
+
+    app.add_url_rule("/", view_func=make)
+    client.get("/")
+    gc.collect()
+    assert statuses(inner.test_client(), "/", 3) == [200, 429, 429]
+
+
+def test_a_function_that_each_request_decorates_does_not_keep_them_all(
+    app: Flask, limiter: Limiter, client: FlaskClient
+) -> None:
+    def helper() -> str:
+        return "done"
+
+    number = count(3)
+    app.get("/")(lambda: limiter.limit(f"{next(number)}/minute")(logged(helper))())
+    client.get("/")
+    kept = len(gc.get_referents(*vars(helper).values()))
+    for _ in range(9):
+        client.get("/")
+    assert len(gc.get_referents(*vars(helper).values())) == kept
+
+
+def test_a_function_that_each_request_decorates_is_limited(
+    app: Flask, limiter: Limiter, client: FlaskClient
+) -> None:
+    def helper() -> str:
+        return "done"
+
+    app.get("/")(lambda: limiter.limit("3/minute")(helper)())
+    assert statuses(client, "/", 4) == [200, 200, 200, 429]

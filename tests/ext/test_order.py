@@ -221,17 +221,6 @@ def test_a_class_method_limited_elsewhere_is_free(
     assert (allowed(client, "/free"), allowed(client, "/limited")) == (30, 1)
 
 
-def test_functions_decorated_within_requests_are_not_kept(
-    app: Flask, limiter: Limiter, client: FlaskClient
-) -> None:
-    def helper() -> str:
-        return "done"
-
-    app.get("/")(lambda: limiter.limit("3/minute")(helper)())
-    assert statuses(client, "/", 4) == [200, 200, 200, 429]
-    assert vars(helper) == {}
-
-
 def test_a_key_function_may_need_what_an_outer_decorator_found(
     app: Flask, limiter: Limiter, client: FlaskClient
 ) -> None:
