@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from hashlib import blake2b
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, unquote_to_bytes
 
 from .decisions import Kind
 from .errors import ConfigError
@@ -19,6 +19,9 @@ LONGEST_PART = 100
 
 #: Starts a part that stands for another text. Percent-encoding leaves no such character.
 _MARK = "#"
+
+#: The length of a digest, with its mark.
+_DIGEST_LENGTH = 33
 
 #: Sets apart scopes that this package makes from those that endpoints and users can have.
 SCOPE_MARK = "@"
@@ -41,6 +44,25 @@ def spelled(part: str) -> str:
 
 def _digest(part: bytes, key: bytes = b"") -> str:
     return _MARK + blake2b(part, digest_size=16, key=key).hexdigest()
+
+
+def shortened(scope: str) -> str:
+    """Return a scope as it stands in a key: one that is too long has digests of its long parts.
+
+    Its short parts stay readable, such as the numbers of a limit that a function returned.
+
+    :param scope: spelled parts with marks between them.
+    """
+    if len(scope) <= LONGEST_PART:
+        return scope
+    parts = [
+        _digest(unquote_to_bytes(part))
+        if len(part) > _DIGEST_LENGTH and not part.startswith(_MARK)
+        else part
+        for part in scope.split(SCOPE_MARK)
+    ]
+    short = SCOPE_MARK.join(parts)
+    return short if len(short) <= LONGEST_PART else _digest(scope.encode(), b"scope")
 
 
 class Spelling:
@@ -86,7 +108,7 @@ def ending(scope: str, name: str, kind: Kind = "rate") -> str:
     :param scope: spelled already.
     :param kind: of the bucket. Names of different kinds never meet.
     """
-    return f":{scope}:{KIND_MARKS[kind]}{spelled(name)}"
+    return f":{shortened(scope)}:{KIND_MARKS[kind]}{spelled(name)}"
 
 
 def keys_start(prefix: str, client: str | None = None) -> str:

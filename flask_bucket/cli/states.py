@@ -13,8 +13,9 @@ from flask import Flask, current_app
 from ..applications import LimiterMissingError, enforcers_of
 from ..bound import BoundRule, Facts, read_numbers
 from ..enforcing import Enforcer
-from ..keys import KIND_MARKS, SCOPE_MARK, KeyParts
+from ..keys import KIND_MARKS, SCOPE_MARK, KeyParts, shortened
 from ..limits import Limit
+from ..rules import METHODS
 from .output import Failure
 
 
@@ -71,12 +72,12 @@ class KnownLimits:
 
     def function(self, parts: KeyParts) -> str | None:
         """Return the name of the function that returns the limit of a key, if there is one."""
+        name = parts.name.removeprefix(KIND_MARKS[parts.kind])
+        _, mark, last = parts.scope.rpartition(SCOPE_MARK)
+        numbers = mark + last if mark and read_numbers(parts.scope, name) else ""
         for bound in self.functions:
-            scope, name = bound.scope, parts.name.removeprefix(KIND_MARKS[parts.kind])
-            written = parts.scope.rpartition(SCOPE_MARK)[0]  # without the numbers
-            if written == scope and read_numbers(parts.scope, name):
-                return name_of(bound.rule.limits)
-            if parts.scope == scope and _gives(bound.rule.name, name):
+            is_there = parts.scope == shortened(bound.scope + numbers)
+            if is_there and (numbers or _gives(bound.rule.name, name)):
                 return name_of(bound.rule.limits)
         return None
 
@@ -90,7 +91,7 @@ def known_limits(state: Enforcer) -> KnownLimits:
     """Return the limits of an application's rules, and the rules whose limits are functions."""
     known: dict[str, Limit] = {}
     plans = [state.planner.plan(route.endpoint, route.method) for route in routes(state.app)]
-    plans.append(state.planner.plan(None, "GET"))
+    plans += [state.planner.plan(None, method) for method in METHODS]
     for plan in plans:
         for bound in plan.bounds:
             known |= {charge.key: charge.limit for charge in bound.charges("", WithoutRequest())}

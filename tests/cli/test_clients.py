@@ -11,7 +11,7 @@ from flask import Blueprint, Flask, g, request
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from flask_bucket import Limiter
+from flask_bucket import Limiter, Rule
 from tests.cli.conftest import Said, get, run_in
 from tests.servers import ENGINES, Cluster, Sentinel, Server
 
@@ -152,6 +152,27 @@ def test_a_second_limit_under_the_name_of_a_function_is_known_too(app: Flask) ->
     get(app, "/two")
     shown = run_in(app)("show", "203.0.113.7", "--limiter", "two", "--json").data["buckets"]
     assert [(b["name"], b["from_function"]) for b in shown] == [("plan", True), ("plan-2", True)]
+
+
+def limit_of_all() -> str:
+    return "7/hour"
+
+
+@pytest.mark.parametrize("length", [30, 90, 200])
+def test_the_limits_of_a_long_endpoint_are_known(app: Flask, length: int) -> None:
+    Limiter(app, name="long", default_limits=["5/day", limit_of_all])
+    app.add_url_rule("/long", "e" * length, lambda: "")
+    get(app, "/long")
+    shown = run_in(app)("show", "203.0.113.7", "--limiter", "long", "--json").data["buckets"]
+    found = {(bucket["limit"], bucket["function"]) for bucket in shown}
+    assert found == {("5/day", None), ("7/hour", "limit_of_all")}
+
+
+def test_the_limits_of_requests_without_a_route_are_known(app: Flask) -> None:
+    Limiter(app, name="un", application_limits=[Rule("5/day", per_method=True)])
+    app.test_client().put("/nowhere", environ_base={"REMOTE_ADDR": "203.0.113.7"})
+    (bucket,) = run_in(app)("show", "203.0.113.7", "--limiter", "un", "--json").data["buckets"]
+    assert bucket["limit"] == "5/day"
 
 
 def test_a_bucket_of_an_earlier_deploy_is_no_functions(app: Flask) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from flask_bucket import ConfigError, Limiter, client_address, request_header
-from flask_bucket.keys import Spelling, ending, spelled
+from flask_bucket.keys import Spelling, ending, shortened, spelled
 from flask_bucket.limits import NAME
 from tests.ext.conftest import CountingStore, answer, statuses
 
@@ -333,3 +333,32 @@ def test_a_long_endpoint_and_name_do_not_grow_the_key(
     app.add_url_rule("/", "e" * 500, view)
     assert statuses(client, "/", 2) == [200, 429]
     assert max(map(len, buckets.keys)) < 150
+
+
+@pytest.mark.parametrize("length", [92, 93, 98, 100, 101, 300])
+@pytest.mark.parametrize("rule", ["1/day", lambda: "1/day"])
+def test_a_scope_never_exceeds_100_bytes_with_its_marks(
+    app: Flask, buckets: CountingStore, length: int, rule: Any
+) -> None:
+    Limiter(app, redis=buckets, default_limits=[rule])
+    for last in "ab":
+        app.add_url_rule(f"/{last}", "e" * (length - 1) + last, answer())
+    for last in "ab":
+        assert statuses(app.test_client(), f"/{last}", 2) == [200, 429]
+    scopes = [key.split(":")[2] for key in buckets.keys]
+    assert max(map(len, scopes)) <= 100
+    assert all("@default" in scope for scope in scopes)
+
+
+def test_a_scope_of_many_long_parts_is_one_digest() -> None:
+    scopes = [f"{'e' * 99}@{'f' * 98}{last}@callable@{'9' * 33}@dry-run" for last in "ab"]
+    one, other = map(shortened, scopes)
+    assert len(one) == len(other) == 33
+    assert one != other
+
+
+def test_a_shortened_endpoint_meets_none_that_is_written_as_it_is_spelled() -> None:
+    endpoint = "a:" + "b" * 95
+    written = spelled(endpoint)
+    assert (len(written), len(spelled(written))) == (99, 33), "only the second is a digest already"
+    assert shortened(f"{written}@default") != shortened(f"{spelled(written)}@default")
