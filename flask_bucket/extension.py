@@ -294,7 +294,9 @@ class Limiter:
         :param limit: a Limit, or a text for one or several.
         :param key: the client.
         :param cost: tokens; 0 looks without taking.
-        :param scope: sets buckets of the same client apart.
+        :param scope: sets buckets of the same client apart. The bucket is shared with a rule of
+            this ``scope``, and with a view of this endpoint, if its limit has the same name. So
+            an endpoint named ``manual`` shares buckets with calls that give no scope.
         :raises ConfigError: for a limit, a key or a cost that cannot be used.
         """
         enforcer = current_enforcer(self.name)
