@@ -9,10 +9,9 @@ from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from functools import wraps
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary, WeakSet, ref
+from weakref import WeakKeyDictionary, ref
 
 from flask import Request, has_request_context, request
-from flask.sansio.app import App
 from flask.sansio.blueprints import Blueprint
 from werkzeug.exceptions import HTTPException
 
@@ -104,7 +103,6 @@ class Registry:
     has_async: bool
     #: A URL, a client of redis-py, a store, or None. Its repr may show a password.
     redis: object = field(repr=False)
-    apps: WeakSet[App] = field(default_factory=WeakSet)
     blueprints: WeakKeyDictionary[Blueprint, list[BlueprintLimit]] = field(
         default_factory=WeakKeyDictionary
     )

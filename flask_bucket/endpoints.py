@@ -20,7 +20,6 @@ class Endpoints:
     def __init__(self, app: Flask, registry: Registry) -> None:
         self._app = app
         self._registry = registry
-        registry.apps.add(app)
 
     def functions(self, endpoint: str, view: View, method: str) -> Iterator[tuple[View, str]]:
         """Yield the functions that answer, each with the scope of the limits on it."""
@@ -42,7 +41,8 @@ class Endpoints:
     def misplaced(self, endpoint: str, function: View, method: str) -> list[Rule]:
         """Return the rules of decorators above ``@app.route``, which the view never runs through.
 
-        Such a wrapper serves no endpoint, while the function that it wraps does.
+        Such a wrapper serves no endpoint of this application, while the function that it wraps
+        does. Other applications are not asked: nobody can know when one that is done with is gone.
         """
         if method == "OPTIONS" and not self._answers_options(endpoint):
             return []  # Flask's automatic answer reaches no view
@@ -55,12 +55,12 @@ class Endpoints:
         if not any(found.values()):
             return []
         serving = self._serving()
-        rules = [
-            rule
-            for decoration, above in found.items()
-            if id(decoration.wrapper()) not in serving
-            for rule in above
-        ]
+        lists: list[tuple[Rule, ...]] = []
+        for decoration, above in found.items():
+            # A factory that limits one function again for each application repeats itself.
+            if id(decoration.wrapper()) not in serving and above not in lists:
+                lists.append(above)
+        rules = [rule for above in lists for rule in above]
         return [rule for n, rule in enumerate(rules) if not any(rule is r for r in rules[:n])]
 
     def _answers_options(self, endpoint: str) -> bool:
@@ -71,11 +71,10 @@ class Endpoints:
         )
 
     def _serving(self) -> set[int]:
-        """Return the identities of all functions that answer in any of the applications."""
+        """Return the identities of all functions that answer in the application."""
         return {
             id(f)
-            for app in self._registry.apps
-            for view in app.view_functions.values()
+            for view in self._app.view_functions.values()
             for function in (view, *_verbs(view))
             for f in chain(function)
         }

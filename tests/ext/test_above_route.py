@@ -8,6 +8,7 @@ from functools import wraps
 from itertools import count
 from typing import Any
 
+import pytest
 from flask import Blueprint, Flask
 from flask.testing import FlaskClient
 
@@ -176,3 +177,50 @@ def test_a_function_that_each_request_decorates_is_limited(
 
     app.get("/")(lambda: limiter.limit("3/minute")(helper)())
     assert statuses(client, "/", 4) == [200, 200, 200, 429]
+
+
+@pytest.mark.parametrize("is_gone", [False, True], ids=["other application lives", "it is gone"])
+def test_a_function_is_limited_where_no_endpoint_serves_the_limited_one(
+    buckets: CountingStore, is_gone: bool
+) -> None:
+    """Whether another application that serves the limited one still lives changes nothing."""
+    limiter, view = Limiter(redis=buckets), answer()
+
+    def create(served: View) -> Flask:
+        app = Flask("made")
+        limiter.init_app(app)
+        app.add_url_rule("/", "view", served)
+        return app
+
+    other = [create(limiter.limit("2/minute")(view))]
+    if is_gone:
+        other.clear()
+        gc.collect()
+    assert allowed(create(view).test_client(), "/") == 2
+
+
+def test_a_function_limited_in_two_applications_has_in_each_the_limit_of_its_own(
+    buckets: CountingStore,
+) -> None:
+    limiter, view, apps = Limiter(redis=buckets), answer(), []
+    for n in (1, 3):
+        apps.append(Flask("made"))
+        limiter.init_app(apps[-1])
+        apps[-1].add_url_rule("/", f"view{n}", limiter.limit(f"{n}/minute")(view))
+    assert [allowed(app.test_client(), "/") for app in apps] == [1, 3]
+
+
+def test_a_factory_that_limits_one_function_above_the_route_adds_no_limit_each_time(
+    buckets: CountingStore,
+) -> None:
+    limiter, view = Limiter(redis=buckets), answer()
+
+    def create() -> Flask:
+        app = Flask("made")
+        limiter.init_app(app)
+        limiter.limit("2/minute")(app.get("/", endpoint="view")(view))
+        return app
+
+    apps = [create() for _ in range(3)]
+    assert allowed(apps[-1].test_client(), "/") == 2
+    assert set(buckets.keys) == {"bucket:{127.0.0.1}:view:per-minute"}

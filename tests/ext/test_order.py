@@ -191,21 +191,6 @@ def test_a_function_limited_for_one_endpoint_is_free_as_another_view(
     assert [allowed(client, path) for path in ("/limited", "/tight", "/free")] == [1, 2, 30]
 
 
-def test_a_function_limited_in_one_application_is_free_in_another(
-    buckets: CountingStore,
-) -> None:
-    limiter, view = Limiter(redis=buckets), answer()
-    public, admin, factory = Flask("public"), Flask("admin"), Flask("factory")
-    for app, served in (
-        (public, limiter.limit("1/minute")(view)),
-        (admin, view),
-        (factory, limiter.limit("3/minute", key_func=lambda: "factory")(view)),
-    ):
-        limiter.init_app(app)
-        app.add_url_rule("/", "v", served)
-    assert [allowed(a.test_client(), "/") for a in (admin, factory, public)] == [30, 3, 1]
-
-
 def test_a_class_method_limited_elsewhere_is_free(
     app: Flask, limiter: Limiter, client: FlaskClient
 ) -> None:
