@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
@@ -45,6 +46,8 @@ class Decoration:
     function: View
     #: What was decorated: the function, or an earlier wrapper of it that this one stands for too.
     target: View
+    #: Tells it from other limited functions, where a view calls it.
+    name: str
     #: A weak reference to the wrapper: functools.wraps copies attributes to other wrappers.
     wrapper: ref[View]
     #: The request in which it was made, if any.
@@ -111,6 +114,8 @@ class Registry:
     filters: list[Callable[[], bool]] = field(default_factory=list)
     #: Whether limits hold; None: as each application's BUCKET_ENABLED says.
     enabled: bool | None = None
+    #: How many functions of each name were limited since the latest application was added.
+    named: Counter[str] = field(default_factory=Counter)
     #: Counts the changes that may make earlier plans wrong.
     version: int = 0
 
@@ -158,11 +163,25 @@ class Registry:
                 return function(*args, **kwargs) if refusal is None else refusal
 
         made_in = ref(_this_request()) if has_request_context() else None
-        decoration = Decoration(self, rules, function, target, ref(wrapper), made_in)
+        name = self._name(function, made_in) if before is None else before.name
+        decoration = Decoration(self, rules, function, target, name, ref(wrapper), made_in)
         setattr(wrapper, _DECORATION, decoration)
         if rules not in _keep(decoration, wrapper):
             self.version += 1
         return wrapper
+
+    def _name(self, function: View, made_in: ref[Request] | None) -> str:
+        """Return a name for a limited function. Those of one qualified name are numbered.
+
+        Workers must agree, so the order of decoration counts, and each application begins anew:
+        a worker may make its applications in any order. What requests make has no number, since
+        no two requests would share a bucket.
+        """
+        name = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '')}"
+        if made_in is not None:
+            return name
+        self.named[name] += 1
+        return name if self.named[name] == 1 else f"{name}-{self.named[name]}"
 
     def decoration(self, function: View) -> Decoration | None:
         """Return the decoration of this very function by this Limiter, not one inherited."""

@@ -20,6 +20,7 @@ class Endpoints:
     def __init__(self, app: Flask, registry: Registry) -> None:
         self._app = app
         self._registry = registry
+        registry.named.clear()
 
     def functions(self, endpoint: str, view: View, method: str) -> Iterator[tuple[View, str]]:
         """Yield the functions that answer, each with the scope of the limits on it."""

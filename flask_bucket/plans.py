@@ -130,9 +130,7 @@ class Planner:
         method = self._known(endpoint, method)
         known = self._unplanned.setdefault(decoration, {})
         if (endpoint, method) not in known:
-            function = decoration.function
-            mark = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '')}"
-            scope = f"{spelled(endpoint or '')}{SCOPE_MARK}{spelled(mark)}"
+            scope = f"{spelled(endpoint or '')}{SCOPE_MARK}{spelled(decoration.name)}"
             bounds = _present(self._bind(decoration.rules, "function", scope, endpoint, method))
             known[endpoint, method] = self._point(decoration, bounds, ends_request=False)
         return known[endpoint, method]

@@ -122,3 +122,54 @@ def test_a_block_outside_of_requests_is_free(app: Flask, limiter: Limiter) -> No
     for _ in range(3):
         with limiter.limit("1/minute", scope="import"):
             pass
+
+
+def test_limited_functions_of_one_name_have_buckets_of_their_own(
+    app: Flask, limiter: Limiter, client: FlaskClient, buckets: CountingStore
+) -> None:
+    one, other = (limiter.limit("1/minute")(answer()) for _ in range(2))
+    app.get("/")(lambda: other() + one())
+    assert statuses(client, "/", 2) == [200, 429]
+    scopes = [key.split(":")[2].rpartition("view")[2] for key in buckets.keys]
+    assert scopes == ["-2", "", "-2"], "numbered as they were decorated, not as they are called"
+
+
+def test_a_function_that_is_limited_twice_has_two_buckets(
+    app: Flask, limiter: Limiter, client: FlaskClient
+) -> None:
+    function = answer()
+    one, other = (limiter.limit("1/minute")(function) for _ in range(2))
+    app.get("/")(lambda: one() + other())
+    assert statuses(client, "/", 2) == [200, 429]
+
+
+def test_stacked_limits_of_a_function_keep_its_name(
+    app: Flask, limiter: Limiter, client: FlaskClient, buckets: CountingStore
+) -> None:
+    function = limiter.limit("9/hour")(limiter.limit("1/minute")(answer()))
+    app.get("/")(lambda: function())
+    client.get("/")
+    assert [key.split(":")[2].rpartition("view")[2] for key in buckets.keys] == ["", ""]
+
+
+def test_the_order_in_which_applications_are_made_names_no_bucket(buckets: CountingStore) -> None:
+    """Each worker of a dispatcher makes them in the order of its own requests."""
+    limiter = Limiter(redis=buckets)
+
+    def create() -> Flask:
+        app = Flask("made")
+        limiter.init_app(app)
+        function = limiter.limit("2/minute")(answer())
+        app.add_url_rule("/", "view", lambda: function())
+        return app
+
+    for app in [create() for _ in range(2)]:
+        app.test_client().get("/")
+    assert len(set(buckets.keys)) == 1
+
+
+def test_a_function_that_each_request_makes_keeps_its_bucket(
+    app: Flask, limiter: Limiter, client: FlaskClient
+) -> None:
+    app.get("/")(lambda: limiter.limit("2/minute")(answer())())
+    assert statuses(client, "/", 3) == [200, 200, 429]
