@@ -19,11 +19,12 @@ from .bans import Ban, make_bans
 from .bills import charges_by_hand, client_by_hand
 from .clients import client_address
 from .decisions import Decision
-from .decorators import BlueprintLimit, Decoration, Exemption, LimitDecorator, Registry, Target
+from .decorators import BlueprintLimit, Decoration, Exemption, Registry, Target
 from .enforcing import Enforcer
 from .exchange import Exchange, current_request, exchanges_of
 from .functions import checked_function, is_application, plain
 from .keys import checked_name
+from .limit_decorator import LimitDecorator
 from .limits import Limit, Number
 from .openapi import describe
 from .rules import Breach, Key, Rule, checked_cost, checked_scope, make_rules, rules_of

@@ -1,0 +1,48 @@
+"""What ``limiter.limit(...)`` returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .decorators import Target
+from .errors import ConfigError
+from .rules import Rule
+
+
+class LimitDecorator:
+    """The decorator that ``limiter.limit(...)`` returns. In a ``with`` statement, it charges the
+    block. It holds no state, so that threads may share it."""
+
+    def __init__(
+        self,
+        rules: tuple[Rule, ...],
+        *,
+        put_on: Callable[[tuple[Rule, ...], Any], Any],
+        block: tuple[Callable[[tuple[Rule, ...]], None], Callable[[tuple[Rule, ...]], None]],
+    ) -> None:
+        self._rules, self._put_on = rules, put_on
+        self._enter, self._leave = block
+
+    def __call__(self, target: Target) -> Target:
+        limited: Target = self._put_on(self._rules, target)
+        return limited
+
+    def __enter__(self) -> None:
+        for rule in self._rules:
+            if rule.scope is None:
+                raise ConfigError(
+                    "A block that is limited needs a scope, since nothing else tells it from "
+                    "others: with limiter.limit('1/minute', scope='import')."
+                )
+        self._enter(self._rules)
+
+    def __exit__(self, *_: object) -> None:
+        self._leave(self._rules)
+
+    @property
+    def __name__(self) -> str:
+        raise ConfigError(
+            "@limiter.limit is written with its limit, as @limiter.limit('5/second'); here it was "
+            f"put on {self._rules[0].rule!r} as it stands."
+        )
