@@ -18,7 +18,7 @@ from werkzeug.routing.exceptions import RoutingException
 
 from .decisions import Decision
 from .errors import StoreUnavailable
-from .headers import policy_names, whole_seconds
+from .headers import whole_seconds
 from .limits import Limit
 
 if TYPE_CHECKING:
@@ -112,6 +112,7 @@ class RateLimitExceeded(MachineReadable, TooManyRequests):
             self.problem_type = "#abnormal-usage-detected"
         #: Whether, why and for how long the request was refused.
         self.decision = decision
+        #: The names of the policies that the request was charged, by their buckets' keys.
         self._policies = policies
 
     @property
@@ -124,10 +125,12 @@ class RateLimitExceeded(MachineReadable, TooManyRequests):
         return type(self), given
 
     def _problem(self) -> dict[str, Any]:
-        refused = {outcome.key for outcome in self.decision.outcomes if not outcome.allowed}
-        names = policy_names(self.decision, self._policies)
-        violated = [name for key, name in names.items() if key in refused]
-        return {**super()._problem(), "violated-policies": violated}
+        violated = [
+            self._policies.get(outcome.key, outcome.limit.name)
+            for outcome in self.decision.outcomes
+            if not outcome.allowed and not outcome.shadow and outcome.kind != "ban"
+        ]
+        return {**super()._problem(), "violated-policies": list(dict.fromkeys(violated))}
 
 
 class LimiterUnavailable(StoreUnavailable, MachineReadable, ServiceUnavailable):

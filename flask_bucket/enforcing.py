@@ -26,7 +26,7 @@ from .endings import Endings
 from .endpoints import handles_errors
 from .exchange import Exchange, Exchanges, current_request, exchanges_of
 from .first_request import warn_of_setup
-from .headers import styles, whole_seconds
+from .headers import LISTING, styles, whole_seconds
 from .keys import Spelling
 from .plans import BEFORE, Planner, Point
 from .reports import Reports
@@ -61,6 +61,8 @@ class Enforcer:
         )
         self._reports = Reports(app, limiter)
         self._styles = styles(config.headers)
+        lists = any(style in LISTING for style in self._styles)
+        self._names_policies = lists or config.error_format == "problem"
         #: Whether limits hold in this application, as a test may say.
         self.enabled: bool | None = None
         self._registry = registry
@@ -161,7 +163,9 @@ class Enforcer:
         if not self._first_seen:
             self._first_seen = True
             warn_of_setup(req, in_process=isinstance(innermost(self.store), MemoryStore))
-        return Exchange(self.planner.plan(req.endpoint, req.method), exchanges.shared)
+        plan = self.planner.plan(req.endpoint, req.method)
+        charged: dict[str, Charge] | None = {} if self._names_policies else None
+        return Exchange(plan, exchanges.shared, charged=charged)
 
     def _charge(self, exchange: Exchange, point: Point) -> None:
         """Charge all that applies at one point, in one call of the store.
@@ -205,7 +209,11 @@ class Enforcer:
         message = bound.error_message
         message = message() if callable(message) else message
         text = None if message is None else str(message)  # a translation may be a lazy text
-        return RateLimitExceeded(decision, text, error_format, exchange.plan.policies)
+        names: dict[str, str] = {}
+        if error_format == "problem":
+            policies = exchanges_of(current_request()).policies()
+            names = {key: policy.name for key, policy in policies.items()}
+        return RateLimitExceeded(decision, text, error_format, names)
 
     # By hand.
 
@@ -246,7 +254,7 @@ class Enforcer:
         if exchange.answer is not None and exchange.answer.status_code == response.status_code:
             response = in_place_of(response, exchange.answer)
         decision = exchange.decision_for_headers(response)
-        written = [] if decision is None else self._headers(exchange, decision, response)
+        written = [] if decision is None else self._headers(exchanges, decision, response)
         return with_headers(response, written) if written else response
 
     def _settle(self, exchange: Exchange, response: Response | None = None) -> None:
@@ -258,7 +266,7 @@ class Enforcer:
                 self._reports.settled(exchange.taken, charges, exchange.standing)
 
     def _headers(
-        self, exchange: Exchange, decision: Decision, response: Response
+        self, exchanges: Exchanges, decision: Decision, response: Response
     ) -> list[tuple[str, str]]:
         """Return the headers that tell a decision."""
         written: list[tuple[str, str]] = []
@@ -267,9 +275,9 @@ class Enforcer:
             if decision.retry_after is not None and "Retry-After" not in response.headers:
                 written.append(("Retry-After", str(whole_seconds(decision.retry_after))))
         outcome = None if decision.degraded else decision.binding
-        if outcome is not None and exchange.shared.should_show(self.name, outcome):
+        if outcome is not None and exchanges.shared.should_show(self.name, outcome):
             for style in self._styles:
-                written += style(decision, outcome, exchange.plan.policies)
+                written += style(decision, outcome, exchanges.policies)
         return written
 
     def _note_exception(self, app: Flask, exception: BaseException | None = None, **_: Any) -> None:

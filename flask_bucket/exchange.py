@@ -13,8 +13,9 @@ from .bills import Bill, Item
 from .bound import BoundRule
 from .decisions import Charge, Decision, Outcome
 from .errors import ConfigError
+from .headers import Policy, policies_charged
 from .holdings import Holdings
-from .limits import EXACT
+from .limits import EXACT, distinct_name
 from .plans import Plan, Point
 
 #: Tokens that fill any bucket, however deep its debt.
@@ -55,6 +56,8 @@ class Exchange:
     streams: bool = False
     #: The bans that it was checked for; None if there are none.
     banning: Banning | None = None
+    #: All that it was charged, taken or not, by key; None if clients do not hear of policies.
+    charged: dict[str, Charge] | None = None
 
     def due(self, bill: Bill, held: Sequence[Charge]) -> tuple[Bill, Sequence[Charge]]:
         """Return what is due of a bill that has bans, and what is held, with bans."""
@@ -71,6 +74,8 @@ class Exchange:
 
     def record(self, decision: Decision, bill: Bill, point: Point) -> None:
         """Note the decision about all that was asked for at one point."""
+        if self.charged is not None:
+            self.charged |= {charge.key: charge for charge in bill.charges}
         if self.holdings is not None:
             self.holdings.note(decision, bill, point)
         if decision.allowed:
@@ -224,6 +229,19 @@ class Exchanges:
 
     by_limiter: dict[str, Exchange] = field(default_factory=dict)
     shared: Shared = field(default_factory=Shared)
+
+    def policies(self) -> dict[str, Policy]:
+        """Return the policies of all that the request was charged, by all Limiters."""
+        taken: set[str] = set()
+        # First those of the plans, since they are the same with every request.
+        named = [
+            (x.charged or {}, {end: distinct_name(n, taken) for end, n in x.plan.policies.items()})
+            for x in self.by_limiter.copy().values()
+        ]
+        policies: dict[str, Policy] = {}
+        for charged, names in named:
+            policies |= policies_charged(charged.copy().values(), names, taken)
+        return policies
 
 
 def current_request() -> Request:

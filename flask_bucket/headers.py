@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from math import ceil
 
-from .decisions import Charge, Decision, Outcome
+from .decisions import Charge, Decision, Kind, Outcome
 from .keys import KeyParts
-from .limits import SECOND, Limit, distinct_names
+from .limits import SECOND, Limit, distinct_name
 
 #: Names and values.
 Headers = Sequence[tuple[str, str]]
@@ -31,30 +32,43 @@ NAMED = (*NAMES, "retry_after")
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
-def policy_names(decision: Decision, policies: Mapping[str, str]) -> dict[str, str]:
-    """Return the names under which clients hear of limits, by their keys.
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A limit that a request was charged, as its client hears of it."""
 
-    They are the same in each response about the same limits, whatever was decided.
+    name: str
+    limit: Limit
+    kind: Kind
 
-    :param policies: the names that a plan has given out, by the rest of the keys.
+
+#: Policies by their buckets' keys, in the order in which they were charged.
+Policies = Mapping[str, Policy]
+
+
+def policies_charged(
+    charges: Iterable[Charge], names: Mapping[str, str], taken: set[str]
+) -> dict[str, Policy]:
+    """Return the policies of charges.
+
+    :param names: the names that a plan has given out, by the rest of the keys.
+    :param taken: the names in use already; those given out are added.
     """
-    names: dict[str, str] = {}
-    taken = set(policies.values())
-    for outcome in decision.outcomes:
-        if outcome.shadow or outcome.kind == "ban" or outcome.key in names:
+    policies: dict[str, Policy] = {}
+    for charge in charges:
+        if charge.kind == "ban":
             continue
-        parts = KeyParts.of(outcome.key)
-        name = None if parts is None else policies.get(parts.ending)
+        parts = KeyParts.of(charge.key)
+        name = None if parts is None else names.get(parts.ending)
         if name is None:  # of a block within the view, or of what a function returned
-            name = distinct_names([outcome.limit], taken)[0].name
-        names[outcome.key] = name
-    return names
+            name = distinct_name(charge.limit.name, taken)
+        policies[charge.key] = Policy(name, charge.limit, charge.kind)
+    return policies
 
 
 def x_ratelimit(
     decision: Decision,
     outcome: Outcome,
-    policies: Mapping[str, str],
+    policies: Callable[[], Policies],
     names: Mapping[str, str] = NAMES,
 ) -> Headers:
     """The customary headers: capacity, tokens remaining, Unix time at which the bucket is full.
@@ -72,30 +86,32 @@ def x_ratelimit(
     return headers
 
 
-def ietf_11(decision: Decision, outcome: Outcome, policies: Mapping[str, str]) -> Headers:
+def ietf_11(decision: Decision, outcome: Outcome, policies: Callable[[], Policies]) -> Headers:
     """RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers-11.
 
-    Lists every enforced limit, the binding one first. A policy's quota ``q`` is the capacity, its
-    window ``w`` the seconds in which an empty bucket fills. Of the state, ``r`` is what remains
-    and ``t`` the seconds to wait: until the refused cost can be afforded, else until what
-    remains has been refilled once. A limit on requests at once has a quota in the draft's own
-    unit for them, and no window.
+    Lists every policy that the request was charged, the binding one first. A policy's quota ``q``
+    is the capacity, its window ``w`` the seconds in which an empty bucket fills. Of the state,
+    ``r`` is what remains and ``t`` the seconds to wait: until the refused cost can be afforded,
+    else until what remains has been refilled once. The state is left out where the decision does
+    not tell it. A limit on requests at once has a quota in the draft's own unit for them, and no
+    window.
     """
-    names = policy_names(decision, policies)
-    told = {o.key: o for o in (outcome, *decision.outcomes) if o.key in names}
-    told[outcome.key] = outcome  # the first, whatever was charged later
-    listed = [(f'"{names[key]}"', each) for key, each in told.items()]
-    policies_told = [name + _policy_11(each) for name, each in listed]
-    states = [name + _state_11(each) for name, each in listed]
+    listed = policies()
+    listed = {outcome.key: listed[outcome.key], **listed}
+    known = {each.key: each for each in (*decision.outcomes, outcome)}
+    policies_told = [_policy_11(policy) for policy in listed.values()]
+    states = [
+        f'"{policy.name}"{_state_11(known[key])}' for key, policy in listed.items() if key in known
+    ]
     return (("RateLimit-Policy", ", ".join(policies_told)), ("RateLimit", ", ".join(states)))
 
 
-def _policy_11(outcome: Outcome) -> str:
-    limit = outcome.limit
-    policy = f";q={min(limit.capacity, LARGEST)}"
-    if outcome.kind == "slot":
-        return policy + ';qu="concurrent-requests"'
-    return policy + f";w={min(_refilling(limit, limit.capacity), LARGEST)}"
+def _policy_11(policy: Policy) -> str:
+    limit = policy.limit
+    told = f'"{policy.name}";q={min(limit.capacity, LARGEST)}'
+    if policy.kind == "slot":
+        return told + ';qu="concurrent-requests"'
+    return told + f";w={min(_refilling(limit, limit.capacity), LARGEST)}"
 
 
 def _state_11(outcome: Outcome) -> str:
@@ -109,7 +125,7 @@ def _state_11(outcome: Outcome) -> str:
     return state + f";t={min(whole_seconds(outcome.retry_after), LARGEST)}"
 
 
-Style = Callable[[Decision, Outcome, Mapping[str, str]], Headers]
+Style = Callable[[Decision, Outcome, Callable[[], Policies]], Headers]
 
 #: The styles by the names that BUCKET_HEADERS knows. The draft changes its wire format between
 #: numbers, so each number is a style, and "ietf" is the newest.
@@ -118,6 +134,9 @@ STYLES: Mapping[str, Style] = {
     "ietf-11": ietf_11,
     "ietf": ietf_11,
 }
+
+#: The styles that list policies.
+LISTING: Sequence[Style] = (ietf_11,)
 
 
 def styles(chosen: Sequence[str] | Mapping[str, str]) -> tuple[Style, ...]:
@@ -129,11 +148,12 @@ def styles(chosen: Sequence[str] | Mapping[str, str]) -> tuple[Style, ...]:
 
 def examples(chosen: Sequence[str] | Mapping[str, str], *, refused: bool) -> Headers:
     """Return the headers of a response that was limited, each once, with values that may be."""
-    outcome = Outcome.of(Charge(Limit(1, 1), ""), False, 0, SECOND if refused else 0, SECOND)
+    charge = Charge(Limit(1, 1), "")
+    outcome = Outcome.of(charge, False, 0, SECOND if refused else 0, SECOND)
     decision = Decision.of((outcome,), 0)
     written = {"Retry-After": "1"} if refused else {}
     for style in styles(chosen):
-        written |= style(decision, outcome, {})
+        written |= style(decision, outcome, lambda: policies_charged([charge], {}, set()))
     return tuple(written.items())
 
 

@@ -268,20 +268,20 @@ def _integers(capacity: int, rate: Fraction, per: Fraction) -> tuple[int, int, i
 
 
 def distinct_names(limits: Iterable[Limit], taken: set[str] | None = None) -> tuple[Limit, ...]:
-    """Rename limits that would share a bucket: the second ``per-second`` is ``per-second-2``.
-
-    :param taken: the names in use already; those given out are added.
-    """
+    """Rename limits that would share a bucket: the second ``per-second`` is ``per-second-2``."""
     taken = set() if taken is None else taken
-    distinct = []
-    for limit in limits:
-        name, n = limit.name, 1
-        while name in taken:
-            n += 1
-            name = f"{limit.name}-{n}"
-        taken.add(name)
-        distinct.append(limit if name == limit.name else limit.named(name))
-    return tuple(distinct)
+    named = [(limit, distinct_name(limit.name, taken)) for limit in limits]
+    return tuple(limit if name == limit.name else limit.named(name) for limit, name in named)
+
+
+def distinct_name(name: str, taken: set[str]) -> str:
+    """Return a name with a number, if it is taken. What is returned is taken from then on."""
+    distinct, n = name, 1
+    while distinct in taken:
+        n += 1
+        distinct = f"{name}-{n}"
+    taken.add(distinct)
+    return distinct
 
 
 def checked_lease(what: str, value: object) -> float:

@@ -10,6 +10,7 @@ from flask import Flask, Response, make_response
 from flask.testing import FlaskClient
 
 from flask_bucket import AtOnce, Limiter, Rule
+from flask_bucket.stores.base import WrappingStore
 from tests.conftest import START
 from tests.ext.conftest import Clock, CountingStore, answer, statuses
 
@@ -284,6 +285,45 @@ def test_a_policy_keeps_its_name_whichever_binds_or_is_remembered(buckets: Count
     statuses(client, "/", 3)
     for _ in range(2):
         assert named_policies(client.get("/"))[3] == "per-minute-2"
+
+
+def test_a_remembered_refusal_lists_the_same_policies(clock: Clock) -> None:
+    app = Flask("styled")
+    app.config["BUCKET_HEADERS"] = "ietf"
+    limiter = Limiter(app, redis=WrappingStore(CountingStore(clock)))
+    app.get("/")(limiter.limit("1000/minute; 40/hour")(answer()))
+    client = app.test_client()
+    for _ in range(44):
+        response = client.get("/")
+        assert list(named_policies(response).items()) == [(40, "per-hour"), (1000, "per-minute")]
+    assert response.status_code == 429
+    assert [str(name) for name, _ in items(response.headers["RateLimit"])] == ["per-hour"]
+
+
+def test_a_refusal_lists_the_limits_that_were_charged_before_it(buckets: CountingStore) -> None:
+    app = Flask("styled")
+    app.config.update(BUCKET_HEADERS="ietf", BUCKET_ERROR_FORMAT="problem")
+    limiter = Limiter(app, redis=buckets, application_limits="9/minute")
+    app.get("/")(limiter.limit("1/minute")(answer()))
+    client = app.test_client()
+    for _ in range(2):
+        response = client.get("/")
+        assert list(named_policies(response).items()) == [(1, "per-minute-2"), (9, "per-minute")]
+    problem: Any = response.json
+    assert problem["violated-policies"] == ["per-minute-2"]
+
+
+def test_the_policies_of_all_limiters_are_listed(clock: Clock) -> None:
+    app = Flask("styled")
+    app.config.update(BUCKET_HEADERS="ietf", BUCKET_ERROR_FORMAT="problem")
+    one, two = (Limiter(app, redis=CountingStore(clock), name=name) for name in ("one", "two"))
+    app.get("/")(one.limit("5/minute")(two.limit("3/minute")(answer())))
+    client = app.test_client()
+    for _ in range(4):
+        response = client.get("/")
+        assert list(named_policies(response).items()) == [(3, "per-minute-2"), (5, "per-minute")]
+    problem: Any = response.json
+    assert problem["violated-policies"] == ["per-minute-2"]
 
 
 @pytest.mark.parametrize("full", [1, 2])
