@@ -28,7 +28,8 @@ from .exchange import Exchange, Exchanges, current_request, exchanges_of
 from .first_request import warn_of_setup
 from .headers import LISTING, styles, whole_seconds
 from .keys import Spelling
-from .plans import BEFORE, Planner, Point
+from .planner import Planner
+from .plans import BEFORE, Point
 from .reports import Reports
 from .rules import Rule
 from .signals import store_recovered, store_unavailable
