@@ -107,6 +107,9 @@ class RateLimitExceeded(MachineReadable, TooManyRequests):
         policies: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         super().__init__(message, decision.retry_after, error_format)
+        if message is not None:
+            #: flask-smorest and Flask-RESTX take the message of their own documents from here.
+            self.data = {"message": message}
         binding = decision.binding
         if binding is not None and binding.kind == "ban":
             self.problem_type = "#abnormal-usage-detected"

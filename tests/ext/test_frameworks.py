@@ -7,6 +7,7 @@ from typing import Any
 
 import flask_restful  # type: ignore[import-untyped]
 import flask_restx  # type: ignore[import-untyped]
+import flask_smorest
 import pytest
 from flask import Flask, Response
 from flask.testing import FlaskClient
@@ -184,3 +185,31 @@ def test_an_error_handler_that_is_refused_within_another_callable_answers_429(
 
     app.register_error_handler(404, decorated if kind == "decorated" else method)
     assert statuses(client, "/nowhere", 2) == [404, 429]
+
+
+def test_smorest_tells_the_error_message(app: Flask, buckets: CountingStore) -> None:
+    app.config.update(API_TITLE="api", API_VERSION="1", OPENAPI_VERSION="3.0.2")
+    limiter, blueprint = Limiter(app, redis=buckets), flask_smorest.Blueprint("b", "b")
+    blueprint.route("/")(limiter.limit("1/day", error_message="too fast")(answer()))
+    flask_smorest.Api(app).register_blueprint(blueprint)
+    client = app.test_client()
+    client.get("/")
+    refused: Any = client.get("/").json
+    assert refused == {"code": 429, "status": "Too Many Requests", "message": "too fast"}
+
+
+@pytest.mark.parametrize("framework", [flask_restful, flask_restx])
+def test_restful_and_restx_tell_the_error_message(
+    app: Flask, buckets: CountingStore, framework: Any
+) -> None:
+    limiter, api = Limiter(app, redis=buckets), framework.Api(app)
+
+    class Thing(framework.Resource):  # type: ignore[misc]  # untyped
+        @limiter.limit("1/day", error_message="too fast")
+        def get(self) -> Any:
+            return {}
+
+    api.add_resource(Thing, "/thing")
+    client = app.test_client()
+    client.get("/thing")
+    assert client.get("/thing").json == {"message": "too fast"}
