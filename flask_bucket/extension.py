@@ -175,7 +175,8 @@ class Limiter:
             refused for ever, and a cost of 0 is always allowed.
         :param exempt_when: if it returns True, this limit leaves the request out.
         :param deduct_when: called with the response; if it returns False, the tokens, which
-            were taken up front, are given back.
+            were taken up front, are given back. It is not asked when the view crashes, and
+            the tokens stay taken.
         :param override_defaults: False keeps blueprints' and default limits in force beside this.
         :param error_message: the text of a refusal, or a function that returns it.
         :param on_breach: called with the Decision on a refusal; may return a response.
