@@ -109,7 +109,8 @@ class Exchange:
     def decision_for_headers(self, response: Response) -> Decision | None:
         """Return the decision that a response's headers tell.
 
-        If the view went on after a refusal within it, that is the decision before it.
+        If the view went on after a refusal within it, that is the decision before it. Flask does
+        not say whether the view or an error handler made a response, so the status tells.
         """
         if response.status_code < 400:
             return self.standing
