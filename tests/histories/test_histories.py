@@ -98,11 +98,10 @@ def test_every_kind_of_fault_was_in_it(recorded: Recorded) -> None:
     assert recorded.history.lost()
 
 
-def some_answers(history: History, most: int) -> list[Call]:
-    """Return some calls that are followed by another before the bucket is full again."""
+def followed(history: History) -> list[Call]:
+    """Return the calls that are followed by another before the bucket is full again."""
     pairs = pairwise(history.answered())
-    some = [call for call, later in pairs if later.answer and later.answer.remaining < 50]
-    return some[:: len(some) // most + 1]
+    return [call for call, later in pairs if later.answer and later.answer.remaining < 50]
 
 
 def one_more(history: History, call: Call, by: int = 1) -> History | None:
@@ -149,5 +148,6 @@ def test_lost_calls_hide_few_changes(recorded: Recorded) -> None:
 def rejections(history: History, change: Change, most: int) -> list[bool]:
     """Change at most so many answers, one at a time, and say of each whether that was rejected."""
     assert is_explained(history)
-    changed = [change(history, call) for call in some_answers(history, most)]
-    return [not is_explained(one) for one in changed if one is not None]
+    changed = [change(history, call) for call in followed(history)]
+    possible = [one for one in changed if one is not None]
+    return [not is_explained(one) for one in possible[:: len(possible) // most + 1]]

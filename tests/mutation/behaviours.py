@@ -601,7 +601,7 @@ REQUESTS = (
         "request",
         "a policy is named by its place in the response",
         "headers.py",
-        "policies.get(parts.ending)",
+        "names.get(parts.ending)",
         "None",
         "ext/test_headers.py",
     ),
