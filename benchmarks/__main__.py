@@ -164,13 +164,12 @@ def main() -> int:
 
 
 def report(url: str, arguments: argparse.Namespace) -> int:
-    results: dict[str, Any] = {"versions": versions(url), "figures": {}, "claims": [], "rows": []}
+    results: dict[str, Any] = {"versions": versions(url), "figures": {}, "claims": []}
     verdicts: set[str] = set()
     for part in arguments.parts or PARTS:
         figures, claims = PARTS[part](url, arguments.quick)
         results["figures"][part] = figures
         results["claims"] += [{**asdict(claim), "verdict": claim.verdict} for claim in claims]
-        results["rows"] += [claim.row() for claim in claims]
         verdicts |= {claim.verdict for claim in claims}
         print(f"\n{part}\n{json.dumps(figures, indent=2)}")
         for claim in claims:

@@ -11,6 +11,8 @@ import matplotlib as mpl
 mpl.use("svg")
 import matplotlib.pyplot as plt
 
+from benchmarks.claims import Claim, Spread
+
 INK, OURS, THEIRS = "#1f2933", "#0b7285", "#adb5bd"
 mpl.rcParams.update(
     {
@@ -61,7 +63,10 @@ def keep(results: dict[str, Any], folder: Path) -> None:
 
 def table(results: dict[str, Any]) -> str:
     """Return the claims and the figures as Markdown."""
-    lines = ["| claim | measured | target | |", "| --- | ---: | ---: | --- |", *results["rows"]]
+    lines = ["| claim | measured | target | |", "| --- | ---: | ---: | --- |"]
+    for known in results["claims"]:
+        spread = Spread(**known["measured"])
+        lines.append(Claim(known["what"], spread, known["target"], known["at_least"]).row())
     lines += ["", ", ".join(f"{name} {text}" for name, text in results["versions"].items()), ""]
     return "\n".join(lines)
 
