@@ -152,12 +152,12 @@ def checked_holds(holds: object) -> Number:
     plain = isinstance(holds, (int, float, Decimal, Fraction)) and not isinstance(holds, bool)
     if isinstance(holds, Decimal):
         plain = holds.is_finite()  # others cannot all be compared
-    if not plain or not SHORTEST <= holds <= LONGEST:  # type: ignore[operator]  # plain
+    if not plain or not SHORTEST <= holds <= LONGEST:  # type: ignore[operator]  # a number
         raise ConfigError(
             f"holds is {holds!r:.200}; expected the seconds after which a slot is free in any "
             "case, from a microsecond (1e-6) to a day (86400), such as 60."
         )
-    return holds  # type: ignore[return-value]  # plain
+    return holds  # type: ignore[return-value]  # a number
 
 
 def _made(number: int, holds: Fraction, name: str) -> AtOnce:

@@ -123,7 +123,7 @@ def _told(body: Any, environ: WSGIEnvironment, ends: Iterable[End]) -> Iterable[
     if environ.get("wsgi.file_wrapper") is not None and not isinstance(body, ClosingIterator):
         with suppress(AttributeError):  # a generator, or an object written in C
             body.close = partial(_closed, getattr(body, "close", None), over)
-            return body  # type: ignore[no-any-return]
+            return body  # type: ignore[no-any-return]  # what a WSGI application returned
     return Body(body, over)
 
 

@@ -59,9 +59,9 @@ def _prefix(key: str, value: object) -> str:
 def _number(least: float, most: float, unit: str) -> Callable[[str, object], float]:
     def number(key: str, value: object) -> float:
         plain = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not plain or not math.isfinite(value) or not least < value <= most:  # type: ignore[arg-type,operator]  # plain
+        if not plain or not math.isfinite(value) or not least < value <= most:  # type: ignore[arg-type,operator]  # a number
             raise _refuse(key, value, f"a number of {unit} above {least:g}, at most {most:g}")
-        return float(value)  # type: ignore[arg-type]  # plain
+        return float(value)  # type: ignore[arg-type]  # a number
 
     return number
 

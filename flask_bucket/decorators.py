@@ -12,12 +12,13 @@ from functools import wraps
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, ref
 
-from flask import Request, has_request_context, request
+from flask import Request, has_request_context
 from flask.sansio.blueprints import Blueprint
 from werkzeug.exceptions import HTTPException
 
 from .bans import Ban
 from .clients import KeyFunc
+from .current import current_request
 from .decisions import Decision
 from .errors import ConfigError
 from .functions import is_view
@@ -162,7 +163,7 @@ class Registry:
                 refusal = charge(decoration)
                 return function(*args, **kwargs) if refusal is None else refusal
 
-        made_in = ref(_this_request()) if has_request_context() else None
+        made_in = ref(current_request()) if has_request_context() else None
         name = self._name(function, made_in) if before is None else before.name
         decoration = Decoration(self, rules, function, target, name, ref(wrapper), made_in)
         setattr(wrapper, _DECORATION, decoration)
@@ -284,7 +285,3 @@ def _keep(decoration: Decoration, wrapper: View) -> list[tuple[Rule, ...]]:
         if wrapper not in kept:  # functools.wraps lets functions share their lists
             kept.append(wrapper)
     return dropped
-
-
-def _this_request() -> Request:
-    return request._get_current_object()  # type: ignore[attr-defined, no-any-return]

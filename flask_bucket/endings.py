@@ -13,7 +13,8 @@ from flask.signals import request_tearing_down
 
 from . import forks
 from .bodies import Watched, ends_of
-from .exchange import Exchange, current_request, exchanges_of
+from .current import current_request
+from .exchange import Exchange, exchanges_of
 from .holdings import Holdings
 
 #: What is current for one request. From Flask 3.2 on, it is the application's context too.
@@ -35,7 +36,8 @@ class Endings:
         self._watches_contexts = False
         self.after_fork()
         forks.watch(self)
-        app.wsgi_app = Watched(app.wsgi_app)  # type: ignore[method-assign]  # as Flask's docs say
+        if not isinstance(app.wsgi_app, Watched):  # which another Limiter has put there
+            app.wsgi_app = Watched(app.wsgi_app)  # type: ignore[method-assign]  # as Flask has it
 
     def after_fork(self) -> None:
         """Begin with a lock of this process's own."""

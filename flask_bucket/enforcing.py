@@ -20,11 +20,12 @@ from .answers import (
 from .bills import Bill, Bills
 from .bodies import is_sent_later
 from .config import Config
+from .current import current_request
 from .decisions import Charge, Decision
 from .decorators import BlueprintLimit, Decoration, Registry
 from .endings import Endings
 from .endpoints import handles_errors
-from .exchange import Exchange, Exchanges, current_request, exchanges_of
+from .exchange import Exchange, Exchanges, exchanges_of
 from .first_request import warn_of_setup
 from .headers import LISTING, styles, whole_seconds
 from .keys import Spelling

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from flask import Request, Response, request
+from flask import Request, Response
 
 from .banning import Banning
 from .bills import Bill, Item
@@ -243,12 +243,6 @@ class Exchanges:
         for charged, names in named:
             policies |= policies_charged(charged.copy().values(), names, taken)
         return policies
-
-
-def current_request() -> Request:
-    """Return the current request itself: each look through Flask's proxy takes its time."""
-    found: Request = request._get_current_object()  # type: ignore[attr-defined]  # the proxy's
-    return found
 
 
 def exchanges_of(req: Request) -> Exchanges:

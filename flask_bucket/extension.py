@@ -18,10 +18,11 @@ from .applications import add_enforcer, current_enforcer
 from .bans import Ban, make_bans
 from .bills import charges_by_hand, client_by_hand
 from .clients import client_address
+from .current import current_request
 from .decisions import Decision
 from .decorators import BlueprintLimit, Decoration, Exemption, Registry, Target
 from .enforcing import Enforcer
-from .exchange import Exchange, current_request, exchanges_of
+from .exchange import Exchange, exchanges_of
 from .functions import checked_function, is_application, plain
 from .keys import checked_name
 from .limit_decorator import LimitDecorator

@@ -290,9 +290,9 @@ def checked_lease(what: str, value: object) -> float:
     :raises ConfigError: unless it is a number from 0 to 10.
     """
     plain = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not plain or not 0 <= value <= LONGEST_LEASE:  # type: ignore[operator]  # plain
+    if not plain or not 0 <= value <= LONGEST_LEASE:  # type: ignore[operator]  # a number
         raise ConfigError(
             f"{what} is {value!r}; expected a number of seconds from 0 (no lease) to "
             f"{LONGEST_LEASE}, such as 0.1."
         )
-    return float(value)  # type: ignore[arg-type]  # plain
+    return float(value)  # type: ignore[arg-type]  # a number

@@ -14,9 +14,10 @@ from flask import Response, jsonify
 from .applications import current_enforcer
 from .bills import Item
 from .bound import BoundRule, Facts
+from .current import current_request
 from .decisions import Decision, Outcome
 from .enforcing import Enforcer
-from .exchange import current_request, exchanges_of
+from .exchange import exchanges_of
 from .keys import SCOPE_MARK
 from .limits import SECOND, Limit
 

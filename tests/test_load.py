@@ -50,7 +50,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Sends ``answer(i)`` to request ``i``, or closes the connection if that is None."""
+    """Answers request ``i`` with ``answer(i)``. If that is None, it closes the connection."""
 
     daemon_threads = True
     request_queue_size = 128

@@ -118,7 +118,7 @@ def inherit(path: Path, watched: int | None) -> None:
         with suppress(OSError, ValueError):  # it is ending, and has removed the file
             valkey = int((path.parent / PID_FILE).read_text())
             os.kill(valkey, signal.SIGTERM if time.monotonic() < ends else signal.SIGKILL)
-        time.sleep(INTERVAL)
+        time.sleep(INTERVAL)  # until it has ended
     shutil.rmtree(path.parent, ignore_errors=True)
 
 

@@ -30,6 +30,7 @@ from flask_bucket import (
     RateLimitExceeded,
     Rule,
 )
+from flask_bucket.bodies import Watched
 from tests.ext.conftest import Clock, CountingStore, answer, in_use, nested, statuses, words
 
 
@@ -601,3 +602,11 @@ def test_a_copy_of_a_context_that_was_made_by_hand_frees_nothing(
         copy_current_request_context(answer())()
         assert in_use(buckets) == 1
     assert in_use(buckets) == 0
+
+
+def test_several_limiters_watch_an_application_once() -> None:
+    app = Flask("app")
+    for name in ("one", "two"):
+        Limiter(app, name=name)
+    assert isinstance(app.wsgi_app, Watched)
+    assert not isinstance(app.wsgi_app.wsgi_app, Watched)

@@ -51,7 +51,7 @@ def url_settings(url: str) -> dict[str, Any]:
 
     :raises ValueError: if the URL is malformed. The message may quote a password.
     """
-    settings: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]
+    settings: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]  # redis-py's
     return settings
 
 
