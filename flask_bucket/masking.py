@@ -18,28 +18,48 @@ _SECRET = re.compile("pass|secret|token|credential|user|auth|key_?data", re.IGNO
 #: A URL whose every part is where it belongs.
 _URL = re.compile(
     r"(?P<scheme>[a-z]+(?:\+[a-z]+)?://)(?P<credentials>[^/?#]*@)?"
-    r"(?P<hosts>[\w.,:\[\]%-]*)(?P<path>/[^?#@]*)?(?P<query>\?[^#@]*)?",
+    r"(?P<hosts>[\w.,:\[\]%-]*)(?P<path>/[^?#@]*)?(?:\?(?P<query>[^#@]*))?",
     re.ASCII,
 )
+
+#: The number of a database, and the path of a socket. Any other path may be a password.
+_DATABASE, _SOCKET = re.compile(r"/\d{0,5}"), re.compile(r"(?:redis\+|valkey\+)?unix://")
 
 #: Hosts with or without ports. Without credentials before them, other text may be a password.
 _HOSTS = re.compile(r"(?:(?:[\w.-]*|\[[0-9a-fA-F:.%]+\])(?::\d{1,5})?,?)*", re.ASCII)
 
 
 def masked_url(url: object) -> str:
-    """Return a URL without its user, its password, and the values of its options.
+    """Return a URL without its user, its password, and anything that may be one by mistake.
+
+    Its hosts, the number of its database, the path of a socket and the names of options are left.
 
     >>> masked_url("redis://:hunter2@redis.internal:6379/0?password=hunter2")
     'redis://***@redis.internal:6379/0?password=***'
+    >>> masked_url("redis://redis.internal:6379/hunter2")
+    'redis://redis.internal:6379/***'
     >>> masked_url("redis://:hunter2#x@host")
     '***'
     """
     parts = _URL.fullmatch(url) if isinstance(url, str) else None
     if parts is None or not _HOSTS.fullmatch(parts["hosts"]):
         return HIDDEN
+    scheme, hosts, path = parts["scheme"], parts["hosts"], parts["path"] or ""
+    if _SOCKET.fullmatch(scheme):
+        if hosts:
+            return HIDDEN
+    elif path and not _DATABASE.fullmatch(path):
+        path = f"/{HIDDEN}"
     credentials = f"{HIDDEN}@" if parts["credentials"] else ""
-    query = re.sub("=[^&]*", f"={HIDDEN}", parts["query"] or "")
-    return f"{parts['scheme']}{credentials}{parts['hosts']}{parts['path'] or ''}{query}"
+    return f"{scheme}{credentials}{hosts}{path}{_masked_query(parts['query'])}"
+
+
+def _masked_query(query: str | None) -> str:
+    """Return the options of a URL by name. A part without a name may be a password."""
+    if not query:
+        return ""
+    named = (part.partition("=") for part in query.split("&"))
+    return "?" + "&".join(f"{name}={HIDDEN}" if equals else HIDDEN for name, equals, _ in named)
 
 
 def masked(name: str, value: object) -> object:

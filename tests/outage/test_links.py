@@ -35,6 +35,8 @@ BAD_URLS = [
     ("redis://:secret@host/first", "the database is a number"),
     ("redis://:secret@host:6379/0?socket_timeout=soon", "socket_timeout"),
     ("unix://:secret@", "the path of the socket is missing"),
+    ("unix://secret/s", "a socket has no host"),
+    ("redis://host/0?secret", "the form name=value"),
     ("redis+sentinel://:secret@host:26379", "the service that the sentinels watch"),
     ("redis+sentinel://:secret@host:26379/service/first", "the database is a number"),
     ("redis+sentinel://:secret@a,,b/service", "not every host is a name"),
@@ -43,7 +45,7 @@ BAD_URLS = [
     ("redis+cluster://:secret@host:port", "not every host is a name"),
     ("redis+other://:secret@host", "must begin with one of the schemes"),
     ("rediss://:secret@host?ssl_ca_certs=/missing.pem", "No such file"),
-    ("rediss://:secret@host?ssl_cert_reqs=perhaps", "perhaps"),
+    ("rediss://:secret@host?ssl_cert_reqs=secret", "none, optional or required"),
     ("redis://host/0?password=secret&port=x", "port"),
 ]
 

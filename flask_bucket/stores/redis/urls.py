@@ -110,6 +110,9 @@ def _parts(url: object) -> Mapping[str, str]:
     url = re.sub(r"^redis\+unix:", "unix:", re.sub(r"^valkey", "redis", url))
     parts = _URL.fullmatch(url)
     if parts is not None:
+        options = (parts["query"] or "?")[1:].split("&")
+        if any("=" not in option for option in options if option):
+            raise ValueError("an option after the ? has the form name=value")
         return parts.groupdict(default="")
     if re.match(r"(rediss?(\+sentinel|\+cluster)?|unix)://", url) is None:
         raise ValueError("it must begin with one of the schemes below, and //")
@@ -124,6 +127,8 @@ def _settings(
 ) -> tuple[type[Any], dict[str, Any]]:
     """Return the class of connections and its arguments, after redis-py has checked them."""
     if parts["scheme"] == "unix":
+        if hosts:
+            raise ValueError("a socket has no host: three slashes stand before its path")
         if not path:
             raise ValueError("the path of the socket is missing")
     elif not re.fullmatch(r"\d*", path.strip("/")):
@@ -135,12 +140,22 @@ def _settings(
     kind: type[Any] = given.pop("connection_class", redis.Connection)
     check(given, "in a URL")
     made = {**settings, **given}
+    _check_certificates(made.get("ssl_cert_reqs"))
     if kind is redis.SSLConnection and str(made.get("ssl_cert_reqs", "")) not in ("none", "None"):
         made.setdefault("ssl_check_hostname", True)
     sample = _sample(kind, made)
     if kind is redis.SSLConnection and not library.checks_revocation(sample):
         library.tls_context(kind(**made))  # here, whoever set a file finds out that it is missing
     return kind, made
+
+
+def _check_certificates(wanted: object) -> None:
+    """Check an option whose value redis-py's own error quotes.
+
+    In ``?ssl_cert_reqs=none;password=...``, the value holds a password.
+    """
+    if isinstance(wanted, str) and wanted not in ("none", "optional", "required"):
+        raise ValueError("ssl_cert_reqs is none, optional or required")
 
 
 def _credentials(text: str) -> dict[str, str]:
