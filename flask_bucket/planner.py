@@ -65,6 +65,15 @@ class Planner:
             plan = self._plans[endpoint, method] = self._make(endpoint, view, method)
         return plan
 
+    def unmatched(self) -> tuple[BoundRule, ...]:
+        """Return the rules for URLs that no route matches, each once, whatever its methods."""
+        found: list[BoundRule] = []
+        for method in ("GET", *sorted(self._known_methods)):
+            seen = {id(bound.rule) for bound in found}
+            bounds = self.plan(None, method).bounds
+            found += [bound for bound in bounds if id(bound.rule) not in seen]
+        return tuple(found)
+
     def unplanned(self, decoration: Decoration, endpoint: str | None, method: str) -> Point:
         """Return the point of a decorated function that is called by the view or its class."""
         method = self._known(endpoint, method)

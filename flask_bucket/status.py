@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import chain
 from math import ceil
 from typing import Any
 from urllib.parse import unquote
@@ -103,12 +104,12 @@ def _bounds(enforcer: Enforcer) -> Iterator[BoundRule]:
     seen = set()
     urls = enforcer.app.url_map.iter_rules()
     served = [(url.endpoint, method) for url in urls for method in sorted(url.methods or ())]
-    for endpoint, method in ((None, "GET"), *served):  # nobody serves a URL that is not found
-        for bound in enforcer.planner.plan(endpoint, method).bounds:
-            place = id(bound.rule), bound.scope
-            if not bound.shadow and place not in seen:
-                seen.add(place)
-                yield bound
+    plans = [enforcer.planner.plan(endpoint, method).bounds for endpoint, method in served]
+    for bound in chain(enforcer.planner.unmatched(), *plans):
+        place = id(bound.rule), bound.scope
+        if not bound.shadow and place not in seen:
+            seen.add(place)
+            yield bound
 
 
 def _is_told(outcome: Outcome, bound: BoundRule) -> bool:

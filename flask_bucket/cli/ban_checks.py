@@ -13,8 +13,8 @@ from .states import name_of, routes
 def ban_checks(state: Enforcer) -> Iterator[Finding]:
     """Check for bans that count nothing, and for leases that bans make useless."""
     plans = [state.planner.plan(route.endpoint, route.method) for route in routes(state.app)]
-    plans.append(state.planner.plan(None, "GET"))
     bounds = [bound for plan in plans for bound in plan.bounds]
+    bounds += state.planner.unmatched()
     bans = [bound.ban for bound in state.planner.bans if bound.ban is not None]
     for ban in bans:
         if not any(is_same(ban.key_func, bound.key_func) for bound in bounds):

@@ -108,10 +108,10 @@ def _serves(adapter: MapAdapter, route: Route, path: str) -> bool:
 
 def _in_force(limiter: str, state: Enforcer, route: Route | None) -> Iterator[InForce]:
     if route is None:
-        plan = state.planner.plan(None, "GET")
+        bounds = state.planner.unmatched()
     else:
-        plan = state.planner.plan(route.endpoint, route.method)
-    for bound in plan.bounds:
+        bounds = state.planner.plan(route.endpoint, route.method).bounds
+    for bound in bounds:
         for limit, text in _limits(bound):
             yield InForce(
                 route=route or UNMATCHED,

@@ -288,6 +288,15 @@ def test_the_doctor_finds_a_ban_that_counts_nothing(valkey: Server) -> None:
     assert "FB601" not in codes(examine(make(valkey)))
 
 
+def test_the_doctor_knows_that_a_ban_counts_limits_for_one_method(valkey: Server) -> None:
+    app = Flask(__name__)
+    app.config["BUCKET_REDIS_URL"] = valkey.url
+    by_key = request_header("X-API-Key")
+    rule = Rule("3/hour", key_func=by_key, methods=["POST"])
+    Limiter(app, application_limits=rule, bans=Ban("2/hour", "1 day", key_func=by_key))
+    assert "FB601" not in codes(examine(app))
+
+
 @pytest.mark.parametrize(("bans", "found"), [("2/hour for 1 day", True), ((), False)])
 def test_the_doctor_finds_leases_that_bans_make_useless(
     valkey: Server, bans: Any, found: bool

@@ -8,7 +8,7 @@ import pytest
 from flask import Blueprint, Flask, request
 from flask.views import MethodView
 
-from flask_bucket import Limiter, request_header
+from flask_bucket import Limiter, Rule, request_header
 from tests.cli.conftest import Said, run_in
 
 
@@ -85,6 +85,21 @@ def test_each_route_is_listed_with_what_holds_and_where_it_comes_from() -> None:
     assert brief("/item", "GET") == [application, ("bucket", "100/hour", "default")]
     assert brief("/healthz") == []
     assert brief("(no route)", "*") == [application]
+
+
+def test_limits_of_urls_without_a_route_are_listed_whatever_their_method() -> None:
+    app = Flask(__name__)
+    rules = [Rule("9/day", methods=["GET"]), Rule("3/hour", methods=["POST"]), Rule("7/second")]
+    Limiter(app, application_limits=rules)
+    limits = found(run_in(app)("limits", "--json"))["(no route)", "*"]
+    assert sorted(limit["limit"] for limit in limits) == ["3/hour", "7/second", "9/day"]
+
+
+def test_a_limit_per_method_of_urls_without_a_route_is_listed_once() -> None:
+    app = Flask(__name__)
+    Limiter(app, application_limits=Rule("3/hour", per_method=True))
+    (limit,) = found(run_in(app)("limits", "--json"))["(no route)", "*"]
+    assert limit["conditions"] == ["per method"]
 
 
 def test_keys_costs_and_conditions_are_told() -> None:

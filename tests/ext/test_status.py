@@ -74,6 +74,17 @@ def test_it_is_exempt_itself(app: Flask, buckets: CountingStore) -> None:
     assert [bucket["remaining"] for bucket in left(client)] == [3]
 
 
+def test_a_limit_for_methods_that_no_route_serves_is_told(
+    app: Flask, buckets: CountingStore
+) -> None:
+    rule = Rule("3/hour", methods=["POST"])
+    limiter = Limiter(app, redis=buckets, application_limits=rule)
+    app.add_url_rule("/left", view_func=limiter.status_view)
+    client = app.test_client()
+    assert client.post("/nowhere").status_code == 404
+    assert [bucket["remaining"] for bucket in left(client)] == [2]
+
+
 def test_it_can_have_a_limit_of_its_own(app: Flask, limiter: Limiter, client: FlaskClient) -> None:
     app.add_url_rule("/left", view_func=limiter.limit("2/minute")(limiter.status_view))
     assert statuses(client, "/left", 3) == [200, 200, 429]
