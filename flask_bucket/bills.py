@@ -71,7 +71,16 @@ def charges_by_hand(
         )
     cost, start = checked_cost(cost), spelling.start(client_by_hand(key))
     place = spelled(checked_scope(scope))
-    return [Charge(x, start + ending(place, x.name), cost) for x in distinct_names(several)]
+    return [
+        Charge(x, start + ending(place, x.name), cost, noted=text_of(x))
+        for x in distinct_names(several)
+    ]
+
+
+@lru_cache(maxsize=1000)
+def text_of(limit: Limit) -> str:
+    """Return a limit's text. Writing it takes longer than all else about a charge."""
+    return str(limit)
 
 
 def client_by_hand(key: object) -> str:

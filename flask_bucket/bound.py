@@ -30,8 +30,8 @@ Source = Literal["application", "default", "blueprint", "view", "function", "blo
 #: The options of a rule that may be functions, and are called for a request.
 _CALLED = ("cost", "exempt_when", "deduct_when", "error_message", "on_breach")
 
-#: A limit, and the rest of its keys after the client.
-Named = tuple[Limit, str]
+#: A limit, the rest of its keys after the client, and its text if that is noted with its buckets.
+Named = tuple[Limit, str, str]
 
 #: The place of a Limiter's own bans in their keys.
 OF_LIMITER = f"{SCOPE_MARK}limiter"
@@ -114,7 +114,7 @@ class BoundRule:
         """
         fixed = None
         if not callable(rule.limits):
-            fixed = tuple((x, _ending(scope, x)) for x in distinct_names(rule.limits, names))
+            fixed = tuple((x, _ending(scope, x), "") for x in distinct_names(rule.limits, names))
         return cls(
             rule,
             source,
@@ -143,10 +143,10 @@ class BoundRule:
             return []
         cost, returns = facts.cost(self), self.deduct_when is not None
         return [
-            Charge(limit, start + rest, cost, returns, lease=self.lease_of(limit))
+            Charge(limit, start + rest, cost, returns, lease=self.lease_of(limit), noted=text)
             if not isinstance(limit, AtOnce)
             else Charge(limit, start + rest, kind="slot", lasts=limit.lasts)
-            for limit, rest in named
+            for limit, rest, text in named
         ]
 
     def lease_of(self, limit: Limit) -> float:
@@ -164,7 +164,7 @@ def policies_of(bounds: Iterable[BoundRule]) -> dict[str, str]:
     told: dict[str, Limit] = {}
     for bound in bounds:
         if not bound.shadow and bound.fixed is not None:
-            told |= {ending: limit for limit, ending in bound.fixed}
+            told |= {ending: limit for limit, ending, _ in bound.fixed}
     names = [limit.name for limit in distinct_names(told.values())]
     return dict(zip(told, names, strict=True))
 
@@ -210,12 +210,16 @@ def _apart(scope: str, limits: tuple[Limit, ...]) -> tuple[Named, ...]:
     """Name the limits that a function returned: those with other numbers have other buckets.
 
     Otherwise "1/minute" for one request and "10/minute" for the next would drink from each other.
-    A limit that was given a name is one bucket, and its balance is carried over.
+    A limit that was given a name is one bucket, and its balance is carried over. Its key does not
+    tell its numbers, so its text is noted with the bucket.
     """
     named = []
     for given, limit in zip(limits, distinct_names(limits), strict=True):
-        place = scope if given.is_named else f"{scope}{SCOPE_MARK}{spelled(_numbers(limit))}"
-        named.append((limit, _ending(place, limit)))
+        if given.is_named:
+            named.append((limit, _ending(scope, limit), str(limit)))
+        else:
+            place = f"{scope}{SCOPE_MARK}{spelled(_numbers(limit))}"
+            named.append((limit, _ending(place, limit), ""))
     return tuple(named)
 
 

@@ -1,8 +1,7 @@
 -- The bucket, atomic: the arithmetic of bucket.py on Redis hashes, and of slots.py on sorted sets.
 -- All buckets of a call are looked at and judged, then charged, then written: all or nothing.
 -- KEYS[i]    the bucket of charge i
--- ARGV[1]    the mode: 'take'; 'peek', which answers the same and writes nothing; or 'settle',
---            which applies the costs without asking
+-- ARGV[1]    the mode: 'take', 'peek' (answers the same, writes nothing), 'settle' (does not ask)
 -- ARGV[2]    now in microseconds; empty for the server's clock
 -- ARGV[3..]  a row of six for each charge: its role ('take', 'shadow' or 'held'), its cost, and
 --            the capacity, scale, step and tick (1, 1000 or 1000000 us) of its limit. A kind may
@@ -10,10 +9,10 @@
 --            'up-to'  the most tokens that it takes, and how many its bucket gets back first
 --            'slot'   the microseconds that it is held at most, and the member that holds it
 --            'ban'    the microseconds that it lasts, and which charges' refusals it counts
+--            'noted'  nothing, and the text of its limit, which is kept for people
 --
--- Returns integers: now and, for each charge, the tokens that its bucket needs to afford it (0 if
--- it does), those taken, and the bucket's tokens and last_refill. Of slots, the last two are how
--- many are held, and when the last one is free.
+-- Returns integers: now and, for each charge, the tokens that its bucket needs to afford it (or 0),
+-- those taken, and the bucket's tokens and last_refill; of slots, those held and when all are free.
 --
 -- Lua's numbers are doubles, exact for integers up to 2^53. Times and balances stay within that.
 -- Larger products and sums are only compared with exact integers or cut off at them, and rounding
@@ -220,6 +219,7 @@ for i = 1, #KEYS do
     local ms = charge.tick == 1 and math.ceil(ticks / 1000) or ticks * (charge.tick / 1000)
     call('HSET', key,
       'tokens', charge.tokens, 'last_refill', charge.last_refill, 'scale', charge.scale)
+    if charge.kind == 'noted' then call('HSET', key, 'limit', charge.extra) end
     call('PEXPIRE', key, math.min(ms + TTL_MARGIN, LARGEST))
   end
   -- What is given back must be taken again: a wait without it would end in a refusal.

@@ -52,6 +52,9 @@ class Charge:
     member: str = ""
     #: Microseconds that a ban lasts, or that a slot is held at most.
     lasts: int = 0
+    #: The limit's text, to be kept beside the balance for people who look at the bucket later;
+    #: empty where its key or its rule tells the limit.
+    noted: str = ""
     #: The keys of the bans that count it when this bucket refuses.
     counts_for: tuple[str, ...] = ()
 

@@ -148,7 +148,7 @@ def _limited(enforcer: Enforcer, spec: Spec) -> Iterator[tuple[Spec, bool]]:
 def _has_rates(bound: BoundRule) -> bool:
     if bound.fixed is None:
         return True  # its function may return some
-    return any(not isinstance(limit, AtOnce) for limit, _ in bound.fixed)
+    return any(not isinstance(limit, AtOnce) for limit, *_ in bound.fixed)
 
 
 def _starts(spec: Spec) -> Iterator[str]:

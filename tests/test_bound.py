@@ -14,7 +14,7 @@ from flask_bucket.keys import KeyParts
 
 
 def read_back(limit: Limit) -> Limit | None:
-    ((_, ending),) = _apart("api.items@callable", (limit,))
+    ((_, ending, _),) = _apart("api.items@callable", (limit,))
     parts = KeyParts.of("bucket:{alice}" + ending)
     assert parts is not None
     return read_numbers(parts.scope, parts.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -361,6 +362,18 @@ class TestRedis:
                 b"last_refill": b"1700000000000000",
                 b"scale": b"500000",
             }
+        store.close()
+
+    def test_a_bucket_holds_the_text_of_a_limit_that_is_to_be_noted(self, server: Server) -> None:
+        store = RedisStore.from_url(server.url, timeout=5)
+        noted = replace(charge(3), noted="2/second burst 10")
+        with server.client() as client:
+            store.take([noted, charge(1, BOB)], now=START)
+            assert client.hget(ALICE, "limit") == b"2/second burst 10"
+            assert client.hlen(BOB) == 3
+            store.take([charge()], now=START)  # says nothing of it
+            assert client.hget(ALICE, "limit") == b"2/second burst 10"
+            assert left(store) == 6
         store.close()
 
     def test_the_user_may_make_the_client(self) -> None:

@@ -127,8 +127,8 @@ def _addresses(server: RedisServer) -> set[IPv4Address | IPv6Address]:
     """Return the clients of some buckets that are IP addresses."""
     addresses = set()
     try:
-        for key, _ in islice(server.buckets(), _SAMPLE):
-            parts = KeyParts.of(key)
+        for found in islice(server.buckets(), _SAMPLE):
+            parts = KeyParts.of(found.key)
             try:
                 addresses.add(
                     ip_address(parts.readable().client.partition("/")[0] if parts else "")

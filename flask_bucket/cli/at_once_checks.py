@@ -24,7 +24,7 @@ def at_once_checks(state: Enforcer, timeout: int | None) -> Iterator[Finding]:
     found: dict[AtOnce, None] = {}
     for route in routes(state.app):
         for bound in state.planner.plan(route.endpoint, route.method).bounds:
-            limits = [limit for limit, _ in bound.fixed or ()]
+            limits = [limit for limit, *_ in bound.fixed or ()]
             found |= dict.fromkeys(limit for limit in limits if isinstance(limit, AtOnce))
     if found:
         yield from _holding(state)

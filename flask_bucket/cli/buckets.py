@@ -8,13 +8,13 @@ from typing import Any
 from urllib.parse import unquote
 
 from ..bound import read_numbers
-from ..bucket import Kept, State, refresh, wait
+from ..bucket import State, refresh, wait
 from ..decisions import Kind
 from ..enforcing import Enforcer
 from ..keys import KIND_MARKS, SCOPE_MARK, KeyParts
 from ..limits import SECOND, Limit
 from ..slots import Holders, last_free
-from ..stores.redis.inspection import RedisServer
+from ..stores.redis.inspection import RedisServer, Stored
 from .output import Failure
 from .states import KnownLimits, known_limits
 
@@ -29,8 +29,8 @@ class Bucket:
     scope: str
     name: str
     kind: Kind
-    #: None if it is not known: only a request can tell what a function returns, and no rule names
-    #: the limits of ``consume`` and of earlier deploys.
+    #: None if it is not known: no rule has the limits of an earlier deploy, and a store notes
+    #: nothing with slots.
     limit: Limit | None
     #: Whether a function returned the limit, and the function's name if a rule has it.
     from_function: bool
@@ -50,6 +50,11 @@ class Bucket:
             marks.pop()  # which says the limit that a function returned
         marks = [mark for mark in marks if not mark.startswith("callable")]
         return " ".join(unquote(part) for part in (first, *marks) if part)
+
+    @property
+    def known_tokens(self) -> int | None:
+        """The whole tokens; None of slots whose limit is not known, since only held ones are."""
+        return None if self.kind == "slot" and self.limit is None else self.tokens
 
     @property
     def is_banned(self) -> bool:
@@ -74,7 +79,7 @@ class Bucket:
             "kind": self.kind,
             "from_function": self.from_function,
             "function": self.function,
-            "tokens": self.tokens,
+            "tokens": self.known_tokens,
             "capacity": None if self.limit is None else self.limit.capacity,
             "next_in": self.next_in,
             "full_in": self.full_in,
@@ -107,16 +112,16 @@ def stored(
     server = server_of(limiter, state)
     known = known_limits(state)
     now = server.clock()
-    for key, kept in server.buckets(client, kind):
-        parts = KeyParts.of(key)
+    for found in server.buckets(client, kind):
+        parts = KeyParts.of(found.key)
         if parts is not None:
-            yield _bucket(limiter, parts, kept, known, now)
+            yield _bucket(limiter, parts, found, known, now)
 
 
-def _bucket(limiter: str, parts: KeyParts, kept: Kept, known: KnownLimits, now: int) -> Bucket:
-    returned = read_numbers(parts.scope, parts.name)
-    limit = known.told.get(parts.ending) or returned
-    function = known.function(parts)
+def _bucket(limiter: str, parts: KeyParts, found: Stored, known: KnownLimits, now: int) -> Bucket:
+    kept, in_key = found.kept, read_numbers(parts.scope, parts.name)
+    limit = known.written.get(parts.ending) or found.noted or known.returned.get(parts.ending)
+    limit, function = limit or in_key, known.function(parts)
     if isinstance(kept, State):
         tokens, next_in, full_in = _tokens(kept, limit, now)
     else:
@@ -129,7 +134,7 @@ def _bucket(limiter: str, parts: KeyParts, kept: Kept, known: KnownLimits, now: 
         name=shown.name.removeprefix(KIND_MARKS[parts.kind]),
         kind=parts.kind,
         limit=limit,
-        from_function=returned is not None or function is not None,
+        from_function=function is not None or in_key is not None,
         function=function,
         tokens=tokens,
         next_in=next_in,

@@ -110,12 +110,12 @@ def reachable() -> Iterator[None]:
 
 #: Explain the question marks in a table.
 _OF_A_FUNCTION = (
-    "?: A function returns this limit for each request, so it is not known here. TOKENS are those "
+    "?: A function returns this limit for each request, and it is not stored. TOKENS are those "
     "that the last request left."
 )
 _OF_NO_RULE = (
-    "?: No rule of the application has this limit: limiter.consume or an earlier deploy charged "
-    "it. TOKENS are those that the last request left."
+    "?: No rule of the application has this limit: an earlier deploy charged it. TOKENS are those "
+    "that the last request left."
 )
 
 
@@ -152,7 +152,8 @@ def _table(buckets: list[Bucket], *, with_client: bool) -> Table:
 def _columns(bucket: Bucket) -> tuple[str, ...]:
     source = f" from {bucket.function or 'a function'}" if bucket.from_function else ""
     if bucket.limit is None:
-        return f"{bucket.name}{source or ' of no rule'}", f"{bucket.tokens:,}", "?", "?", "?"
+        tokens = "?" if bucket.known_tokens is None else f"{bucket.known_tokens:,}"
+        return f"{bucket.name}{source or ' of no rule'}", tokens, "?", "?", "?"
     limit = f"{bucket.limit}{source}"
     return (
         f"ban after {limit}" if bucket.kind == "ban" else limit,

@@ -19,7 +19,7 @@ def lease_checks(state: Enforcer) -> Iterator[Finding]:
     for route in routes(state.app):
         for bound in state.planner.plan(route.endpoint, route.method).bounds:
             if bound.lease:
-                limits = [limit for limit, _ in bound.fixed or ()]
+                limits = [limit for limit, *_ in bound.fixed or ()]
                 leased |= {limit: bound for limit in limits if not isinstance(limit, AtOnce)}
     if (leased or state.config.lease) and not state.config.known_workers:
         yield Finding(

@@ -134,7 +134,7 @@ def _limits(bound: BoundRule) -> Iterator[tuple[Limit | None, str]]:
     For a function, these are the limits that it returns now, if it needs no request.
     """
     if bound.fixed is not None:
-        for limit, _ in bound.fixed:
+        for limit, *_ in bound.fixed:
             yield limit, str(limit)
         return
     function = name_of(bound.rule.limits)
@@ -170,7 +170,7 @@ def _conditions(bound: BoundRule, limit: Limit | None) -> Iterator[str]:
     if bound.ban is not None:
         yield f"ban after {bound.ban.ban}"
     if bound.lease:
-        never = [limit.name for limit, _ in bound.fixed or () if not bound.lease_of(limit)]
+        never = [limit.name for limit, *_ in bound.fixed or () if not bound.lease_of(limit)]
         yield f"lease {bound.lease:g} s" + (f", never for {' and '.join(never)}" if never else "")
 
 

@@ -28,7 +28,7 @@ def limit_checks(state: Enforcer) -> Iterator[Finding]:
     seen: set[Finding] = set()
     for route in routes(state.app):
         for bound in state.planner.plan(route.endpoint, route.method).bounds:
-            for limit, _ in bound.fixed or ():
+            for limit, *_ in bound.fixed or ():
                 where = (
                     f"{route.method} {route.rule}"
                     if _is_own(bound)

@@ -65,8 +65,10 @@ def routes(app: Flask) -> Iterator[Route]:
 class KnownLimits:
     """The limits of an application, to be found by keys."""
 
-    #: Those that can be told without a request, by the rest of their keys after the client.
-    told: Mapping[str, Limit]
+    #: Those of rules that say them, by the rest of their keys after the client.
+    written: Mapping[str, Limit]
+    #: Those that functions return without a request, likewise. A request may get others.
+    returned: Mapping[str, Limit]
     #: The rules whose functions return limits.
     functions: tuple[BoundRule, ...]
 
@@ -89,16 +91,19 @@ def _gives(given: str | None, name: str) -> bool:
 
 def known_limits(state: Enforcer) -> KnownLimits:
     """Return the limits of an application's rules, and the rules whose limits are functions."""
-    known: dict[str, Limit] = {}
+    written: dict[str, Limit] = {}
+    returned: dict[str, Limit] = {}
     plans = [state.planner.plan(route.endpoint, route.method) for route in routes(state.app)]
     plans += [state.planner.plan(None, method) for method in METHODS]
     for plan in plans:
         for bound in plan.bounds:
+            known = returned if bound.fixed is None else written
             known |= {charge.key: charge.limit for charge in bound.charges("", WithoutRequest())}
     bounds = [bound for plan in plans for bound in plan.bounds]
     bans = [bound.ban for bound in (*state.planner.bans, *bounds) if bound.ban is not None]
-    known |= {ban.ending: ban.ban.after for ban in bans}
-    return KnownLimits(known, tuple(bound for bound in bounds if bound.fixed is None))
+    written |= {ban.ending: ban.ban.after for ban in bans}
+    functions = tuple(bound for bound in bounds if bound.fixed is None)
+    return KnownLimits(written, returned, functions)
 
 
 def limits_now(bound: BoundRule) -> tuple[Limit, ...] | None:

@@ -59,7 +59,7 @@ def test_show_tells_of_slots_that_no_rule_names(app: Flask, valkey: Server) -> N
     hold(app, 1)
     other = serve(valkey, "5/minute")
     (shown,) = run_in(other)("show", ALICE, "--json").data["buckets"]
-    assert (shown["name"], shown["limit"], shown["tokens"]) == ("at-once", None, 0)
+    assert (shown["name"], shown["limit"], shown["tokens"]) == ("at-once", None, None)
 
 
 def test_show_reads_the_number_that_a_function_returned(valkey: Server) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from threading import Thread
 from typing import Any
 
 import pytest
 import redis
-from flask import Blueprint, Flask, g, request
+from flask import Blueprint, Flask, g, has_request_context, request
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from flask_bucket import Limiter, Rule
+from flask_bucket import AtOnce, Limit, Limiter, Rule
 from tests.cli.conftest import Said, get, run_in
 from tests.servers import ENGINES, Cluster, Sentinel, Server
 
@@ -58,14 +60,25 @@ def test_a_secret_does_not_hide_a_client_from_those_who_have_it(app: Flask, valk
 
 
 def test_a_bucket_that_no_rule_names_is_shown_with_what_is_known(app: Flask) -> None:
+    earlier, now = Flask("shop"), Flask("shop")
+    for deploy, limit in ((earlier, "5/hour"), (now, "7/day")):
+        deploy.config.update(app.config)
+        Limiter(deploy, application_limits=limit)
+    get(earlier, "/", 2)
+    (bucket,) = run_in(now)("show", "203.0.113.7", "--json").data["buckets"]
+    assert (bucket["name"], bucket["tokens"], bucket["limit"]) == ("per-hour", 3, None)
+    said = run_in(now)("show", "203.0.113.7").out
+    assert "per-hour of no rule" in said
+    assert "No rule of the application has this limit:" in said
+
+
+def test_the_limit_of_a_call_by_hand_is_known(app: Flask) -> None:
     limiter = Limiter(app, name="mail")
     with app.app_context():
         limiter.consume("5/hour", "alice", 2)
     (bucket,) = run_in(app)("show", "alice", "--json").data["buckets"]
-    assert (bucket["limiter"], bucket["tokens"], bucket["limit"]) == ("mail", 3, None)
-    said = run_in(app)("show", "alice").out
-    assert "per-hour of no rule" in said
-    assert "No rule of the application has this limit:" in said
+    assert (bucket["limit"], bucket["tokens"], bucket["capacity"]) == ("5/hour", 3, 5)
+    assert "5/hour" in run_in(app)("top").out
 
 
 def test_limits_that_a_function_returned_are_shown_with_their_numbers(app: Flask) -> None:
@@ -120,17 +133,92 @@ def show_plan(app: Flask, customer: str, *arguments: str) -> Said:
     return run_in(app)("show", customer, "--limiter", "plans", *arguments)
 
 
-def test_a_named_limit_that_needs_a_request_is_shown_with_its_function(app: Flask) -> None:
+def test_a_named_limit_that_needs_a_request_is_shown_as_each_client_has_it(app: Flask) -> None:
     plans(app, name="plan")
     (bucket,) = show_plan(app, "bob", "--json").data["buckets"]
-    assert (bucket["name"], bucket["tokens"], bucket["capacity"]) == ("plan", 4, None)
+    assert (bucket["name"], bucket["limit"]) == ("plan", "1/hour burst 5")
+    assert (bucket["tokens"], bucket["capacity"]) == (4, 5)
+    assert 3_590 < bucket["next_in"] <= 3_600
     assert (bucket["from_function"], bucket["function"]) == (True, "limit_of_the_plan")
     said = show_plan(app, "acme").out
-    assert "plan from limit_of_the_plan" in said
-    assert "A function returns this limit for each request" in said
-    assert "no rule" not in said.casefold()
+    assert "20/hour burst 100 from limit_of_the_plan" in said
+    assert "?" not in said
     top = run_in(app)("top", "--limiter", "plans").out
-    assert top.count("plan from limit_of_the_plan") == 2
+    assert "1/hour burst 5 from limit_of_the_plan" in top
+    assert "20/hour burst 100 from limit_of_the_plan" in top
+
+
+def test_a_limit_given_a_name_by_its_function_is_known(app: Flask) -> None:
+    limiter = Limiter(app, name="own")
+    limited = limiter.limit(lambda: Limit(g.capacity, 1, 60, name="plan"))
+
+    @app.before_request
+    def choose() -> None:
+        g.capacity = 9
+
+    app.add_url_rule("/own", "own", limited(lambda: ""))
+    get(app, "/own", 2)
+    (bucket,) = run_in(app)("show", "203.0.113.7", "--limiter", "own", "--json").data["buckets"]
+    assert (bucket["limit"], bucket["tokens"]) == ("1/minute burst 9", 7)
+
+
+def test_a_client_on_a_new_plan_is_shown_with_the_new_limit(app: Flask) -> None:
+    plan = ["20/hour burst 100"]
+    limiter = Limiter(app, name="moved")
+    limited = limiter.limit(lambda: plan[0] if has_request_context() else "9/day", name="plan")
+    app.add_url_rule("/moved", "moved", limited(lambda: ""))
+    get(app, "/moved")
+    plan[0] = "3/minute"
+    get(app, "/moved")
+    (bucket,) = run_in(app)("show", "203.0.113.7", "--limiter", "moved", "--json").data["buckets"]
+    assert (bucket["limit"], bucket["tokens"], bucket["capacity"]) == ("3/minute", 2, 3)
+
+
+def test_a_refused_request_leaves_the_limit_known(app: Flask) -> None:
+    plans(app, name="plan")
+    for _ in range(5):
+        app.test_client().get("/api/items", headers={"X-API-Key": "bob"})
+    refused = app.test_client().get("/api/items", headers={"X-API-Key": "bob"})
+    assert refused.status_code == 429
+    (bucket,) = run_in(app)("show", "bob", "--limiter", "plans", "--json").data["buckets"]
+    assert (bucket["limit"], bucket["tokens"]) == ("1/hour burst 5", 0)
+
+
+def test_a_limit_that_a_rule_says_is_shown_as_the_rule_says_it(app: Flask) -> None:
+    """Also where a function returned another one under this name in an earlier deploy."""
+    earlier, now = Flask("shop"), Flask("shop")
+    for deploy, limit in ((earlier, lambda: "5/hour"), (now, "7/hour")):
+        deploy.config.update(app.config)
+        limiter = Limiter(deploy)
+        deploy.add_url_rule("/", "view", limiter.limit(limit, name="plan", scope="x")(lambda: ""))
+        get(deploy, "/")
+    (bucket,) = run_in(now)("show", "203.0.113.7", "--json").data["buckets"]
+    assert (bucket["limit"], bucket["from_function"]) == ("7/hour", False)
+
+
+def test_named_limits_at_once_of_a_function_are_not_known(app: Flask) -> None:
+    limiter = Limiter(app, name="slots")
+    limited = limiter.limit(lambda: AtOnce(g.most), name="jobs")
+    seen: list[Said] = []
+
+    def look() -> None:
+        seen.append(run_in(app)("show", "203.0.113.7", "--limiter", "slots"))
+        seen.append(run_in(app)("show", "203.0.113.7", "--limiter", "slots", "--json"))
+
+    def view() -> str:
+        thread = Thread(target=look)  # where there is no request
+        thread.start()
+        thread.join()
+        return ""
+
+    @app.before_request
+    def choose() -> None:
+        g.most = 3
+
+    app.add_url_rule("/slots", "slots", limited(view))
+    get(app, "/slots")
+    assert re.search(r"slots +jobs from lambda in line \d+ of \S+ +\? +\? +\? +\?", seen[0].out)
+    assert seen[1].data["buckets"][0]["tokens"] is None
 
 
 def test_a_limit_without_a_name_is_shown_with_its_function_and_its_numbers(app: Flask) -> None:

@@ -64,6 +64,7 @@ class Asked:
     rest: int
     member: str
     bans: tuple[str, ...]
+    noted: str
 
 
 #: Of most calls, one or two charges are rates that bans count.
@@ -76,6 +77,7 @@ kinds = st.lists(
         st.sampled_from((0, 0, 1, 3, EXACT - 1)),
         st.sampled_from(("one", "one", "two", "three or four")),
         st.sampled_from(((BAN,), (BAN, ALSO_BAN), ())),
+        st.sampled_from(("", "1/hour")),
     ),
     max_size=3,
 )
@@ -233,7 +235,15 @@ class Machine(RuleBasedStateMachine):
                 cost = one.cost if isinstance(one.cost, int) else self._near(one.key, one.cost)
                 up_to = None if one.more is None else min(cost + one.more, EXACT - 1)
                 rest = 0 if up_to is None else one.rest
-                made = Charge(limit, one.key, cost, up_to=up_to, rest=rest, counts_for=one.bans)
+                made = Charge(
+                    limit,
+                    one.key,
+                    cost,
+                    up_to=up_to,
+                    rest=rest,
+                    counts_for=one.bans,
+                    noted=one.noted,
+                )
             elif kind.kind == "ban":
                 made = Charge(limit, one.key, kind="ban", lasts=lasts)
             else:

@@ -17,8 +17,9 @@ from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from ...bucket import Kept, State
 from ...decisions import Kind
+from ...errors import ConfigError
 from ...keys import KeyParts, keys_start
-from ...limits import SECOND
+from ...limits import SECOND, Limit
 from ..base import Store, innermost
 from . import scanning
 from .options import Waits
@@ -44,6 +45,16 @@ class Node:
     #: Whether it writes snapshots, and whether it writes a log of commands.
     snapshots: bool | None
     log: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What is kept under a key."""
+
+    key: str
+    kept: Kept
+    #: The limit of the last charge, where it was noted: neither key nor application tell it.
+    noted: Limit | None = None
 
 
 class RedisServer:
@@ -81,10 +92,8 @@ class RedisServer:
                 times.append(time.perf_counter() - start)
         return sorted(times)[tries // 2]
 
-    def buckets(
-        self, client: str | None = None, kind: Kind | None = None
-    ) -> Iterator[tuple[str, Kept]]:
-        """Yield what is kept under the store's prefix, with its keys, in no order.
+    def buckets(self, client: str | None = None, kind: Kind | None = None) -> Iterator[Stored]:
+        """Yield what is kept under the store's prefix, in no order.
 
         :param client: only this client's, spelled as in its keys.
         :param kind: only those of this kind.
@@ -99,7 +108,7 @@ class RedisServer:
                         if _kind(key) == "slot":
                             pipe.zrange(key, 0, -1, withscores=True)
                         else:
-                            pipe.hmget(key, "tokens", "last_refill", "scale")
+                            pipe.hmget(key, "tokens", "last_refill", "scale", "limit")
                     replies = pipe.execute(raise_on_error=False)
                 yield from _states(keys, replies)
 
@@ -180,19 +189,35 @@ def _kind(key: str) -> Kind | None:
     return None if parts is None else parts.kind
 
 
-def _states(keys: Iterable[str], replies: Iterable[Any]) -> Iterator[tuple[str, Kept]]:
+def _states(keys: Iterable[str], replies: Iterable[Any]) -> Iterator[Stored]:
     for key, reply in zip(keys, replies, strict=True):
         if isinstance(reply, ResponseError):
             continue  # not a bucket: the limiter says so in the log
         if isinstance(reply, RedisError):
             raise reply
         if _kind(key) == "slot":
-            yield key, {text(who): int(free) for who, free in reply}
+            yield Stored(key, {text(who): int(free) for who, free in reply})
             continue
+        *fields, noted = reply
         try:
-            yield key, State(*(int(field) for field in reply))
+            state = State(*map(int, fields))
         except TypeError:
             continue  # it expired in between
+        yield Stored(key, state, _noted(noted, state))
+
+
+def _noted(written: Any, state: State) -> Limit | None:
+    """Read the limit that was noted with a bucket.
+
+    None if another limit was charged since: that one did not write its own text over it.
+    """
+    if written is None:
+        return None
+    try:
+        limit = Limit.parse(text(written))
+    except ConfigError:  # of a later version, or written by hand
+        return None
+    return limit if limit.scale == state.scale else None
 
 
 @contextmanager

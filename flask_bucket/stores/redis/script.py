@@ -95,7 +95,8 @@ def arguments(
             limit = charge.limit
             keys.append(charge.key)
             rows += (role, charge.cost, limit.capacity, limit.scale, limit.step, limit.tick)
-            special = special or charge.kind != "rate" or charge.up_to is not None
+            is_plain = charge.kind == "rate" and charge.up_to is None and not charge.noted
+            special = special or not is_plain
     if special:
         _add_kinds(rows, charges, shadow, held)
     return [len(keys), *keys, mode, b"" if now is None else checked_now(now), *rows]
@@ -126,6 +127,9 @@ def _add_kinds(
         elif charge.up_to is not None:
             kind = "up-to"
             rows += (charge.up_to, charge.rest)
+        elif charge.noted:
+            kind = "noted"
+            rows += ("", charge.noted)
         else:
             continue
         rows[6 * i] = f"{role} {kind}"
