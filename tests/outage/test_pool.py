@@ -54,6 +54,36 @@ def test_one_lost_connection_drops_the_others_that_idle(valkey: Server) -> None:
         store.close()
 
 
+class LateError(Exception):
+    """As the handler of an alarm raises it."""
+
+
+def late(*_: object) -> None:
+    raise LateError
+
+
+@pytest.mark.parametrize("step", ["is_quiet", "call"])
+def test_a_call_that_is_cut_short_costs_its_own_connection(
+    valkey: Server, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """The network is well, so the others are kept, and the lost ones are made anew."""
+    with Proxy(valkey.port) as proxy:
+        store = RedisStore.from_url(proxy.url, timeout=5, max_connections=2)
+        proxy.latency = 0.1
+        while proxy.connections < 2:
+            at_once(*[lambda: store.take([CHARGE])] * 2)
+        proxy.latency = 0
+        with monkeypatch.context() as patched:
+            patched.setattr(Wire, step, late)
+            for _ in range(2):
+                with pytest.raises(LateError):
+                    store.take([CHARGE])
+        assert proxy.begun == 2
+        assert store.take([CHARGE])
+        assert proxy.begun == 3
+        store.close()
+
+
 def test_an_unreadable_bucket_keeps_the_connection_and_fails_nobody_who_waits(
     valkey: Server,
 ) -> None:

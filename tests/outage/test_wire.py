@@ -16,9 +16,12 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from flask_bucket import Charge, Limit, StoreUnavailable
+from flask_bucket.stores.outage import OutageStore
 from flask_bucket.stores.redis import RedisStore
 from flask_bucket.stores.redis.wire import packed
+from tests.outage.proxy import Proxy
 from tests.outage.service import ORDINARY, Service, Stalls
+from tests.servers import Server
 
 CHARGE = Charge(Limit.parse("5/day"), "bucket:{alice}:page:per-day")
 
@@ -102,6 +105,45 @@ def test_a_signal_that_keeps_interrupting_extends_no_wait(stalls: Stalls) -> Non
         signal.signal(signal.SIGALRM, before)
     assert len(fired) > 2
     assert took < 0.3 + ORDINARY + stalls.longest
+
+
+class LateError(Exception):
+    """As the handler of an alarm raises it."""
+
+
+@contextmanager
+def alarm(seconds: float) -> Iterator[None]:
+    """Let an alarm's handler raise LateError after some seconds."""
+
+    def late(number: int, frame: object) -> None:
+        raise LateError
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("handed_in", [False, True])
+def test_the_exception_of_a_signals_handler_surfaces_and_is_no_outage(
+    valkey: Server, handed_in: bool
+) -> None:
+    with Proxy(valkey.port) as proxy:
+        client = redis.Redis(port=proxy.port, socket_timeout=5, retry=Retry(NoBackoff(), 0))
+        store = RedisStore(client) if handed_in else RedisStore.from_url(proxy.url, timeout=5)
+        guarded = OutageStore(store)
+        assert guarded.take([CHARGE]).outcomes[0].remaining == 4
+        proxy.latency = 1
+        with alarm(0.2), pytest.raises(LateError):
+            guarded.take([CHARGE])
+        proxy.latency = 0
+        assert guarded.health().state == "ok"
+        # The late answer, 3, is not taken for this one's.
+        assert guarded.take([CHARGE]).outcomes[0].remaining == 2
+        guarded.close()
 
 
 SENSELESS = {

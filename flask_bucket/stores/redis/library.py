@@ -80,7 +80,7 @@ def error_of(reply: str) -> Exception:
     """Return the exception for an error reply, whatever it says."""
     try:
         error: Exception = _PARSER.parse_error(reply)
-    except Exception:
+    except (ValueError, LookupError):
         # Such as MOVED without an address.
         error = exceptions.InvalidResponse(f"an error reply that cannot be read: {reply!r:.100}")
     return error

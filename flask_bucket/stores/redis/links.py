@@ -21,7 +21,7 @@ from .options import NO_RETRIES, Waits
 from .pool import Change, Pool
 from .sentinel import Sentinels
 from .urls import Place
-from .wire import packed
+from .wire import BROKEN, packed
 
 SCRIPT = files("flask_bucket").joinpath("bucket.lua").read_bytes()
 SCRIPT_SHA = sha1(SCRIPT, usedforsecurity=False).hexdigest().encode()
@@ -183,7 +183,7 @@ def link_by(client: Any) -> Link:
             return execute("EVAL", SCRIPT, *arguments)
         except RedisError:
             raise
-        except Exception as error:
+        except BROKEN as error:
             # redis-py's parsers and pools let through TypeError, IndexError, MemoryError.
             raise ConnectionError(f"{type(error).__name__}: {error}") from error
 

@@ -85,8 +85,11 @@ class Pool:
         except exceptions.ResponseError:
             connections.give_back(wire)
             raise
-        except BaseException:
+        except exceptions.RedisError:
             connections.lose(wire)
+            raise
+        except BaseException:
+            connections.drop(wire)
             raise
         connections.give_back(wire)
         return reply
@@ -138,7 +141,12 @@ class _Connections:
                 wire = self._idle.pop()
             except IndexError:
                 return self._wait(deadline)
-            if wire.is_quiet():
+            try:
+                is_quiet = wire.is_quiet()
+            except BaseException:
+                self.drop(wire)
+                raise
+            if is_quiet:
                 return wire
             self._discard(wire)
 
@@ -159,6 +167,12 @@ class _Connections:
             self._maker.failed(
                 exceptions.ConnectionError("a connection was lost while this call waited for it")
             )
+
+    def drop(self, wire: Wire) -> None:
+        """Close a connection whose call was cut short. Its answer would be taken for another's."""
+        self._discard(wire)
+        with self._maker.changed:
+            self._maker.changed.notify()  # somebody who waits may have a new one
 
     def close(self) -> None:
         self._closed = True

@@ -38,6 +38,14 @@ def packed(*words: bytes | str | int) -> bytes:
     return command
 
 
+#: What goes wrong in talking to a server: besides the system's errors, these are raised for a
+#: senseless reply, such as a list as a map's key, for lack of memory, and by patched sockets. Any
+#: other exception was raised by a signal's handler of the application, and surfaces.
+BROKEN = (
+    *(OSError, ValueError, TypeError, LookupError, AttributeError),
+    *(RuntimeError, SystemError, MemoryError),
+)
+
 #: Raised by a socket that cannot go on yet.
 _NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -75,7 +83,7 @@ class Wire:
                 return False
         except _NOT_YET:
             pass
-        except Exception:
+        except BROKEN:
             return False
         return not self._replies.has_data()
 
@@ -92,8 +100,7 @@ class Wire:
             raise
         except TimeoutError as error:
             raise exceptions.TimeoutError("no reply in time") from error
-        except Exception as error:
-            # Such as a list as a map's key, a lack of memory, or the error of a patched socket.
+        except BROKEN as error:
             raise exceptions.ConnectionError(
                 f"the connection failed: {type(error).__name__}: {error}"
             ) from error
