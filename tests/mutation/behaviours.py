@@ -141,8 +141,8 @@ NETWORK = (
         "network",
         "an answer that came unasked is read as the next one's",
         POOL,
-        "            if wire.is_quiet():\n",
-        "            if True:\n",
+        "is_quiet = wire.is_quiet()",
+        "is_quiet = True",
         f"{ON_LINKS}test_a_connection_that_is_not_quiet_is_not_used",
     ),
     broken(
