@@ -250,7 +250,7 @@ OUTAGES = (
         OUTAGE,
         'any(charge.kind != "slot" for charge in charges)',
         "True",
-        "ext/test_at_once_outage.py",
+        "ext/at_once/test_outage.py",
     ),
     broken(
         "outage",
@@ -267,7 +267,7 @@ OUTAGES = (
         'if outcome.kind != "rate":',
         "if False:",
         *BREAKERS,
-        "ext/test_at_once_outage.py",
+        "ext/at_once/test_outage.py",
     ),
 )
 
@@ -482,7 +482,7 @@ LEASING = (
     ),
 )
 
-SLOTTED = tuple(f"ext/test_at_once{part}.py" for part in ("", "_held", "_outage"))
+SLOTTED = ("ext/at_once",)
 
 REQUESTS = (
     broken(
