@@ -200,7 +200,7 @@ SEVERAL_NODES = (
     ),
 )
 
-BREAKERS = ("outage/test_breaker.py",)
+BREAKERS = ("outage/policies",)
 
 OUTAGES = (
     broken(
