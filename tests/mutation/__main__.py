@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-from tests.mutation.faults import FAULTS, LUA, Edit
+from tests.mutation.faults import FAULTS
+from tests.mutation.faults.fault import LUA, Edit
 
 ROOT = Path(__file__).parents[2]
 

@@ -19,7 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.mutation.__main__ import copied, edited, say
-from tests.mutation.behaviours import BEHAVIOURS, Behaviour
+from tests.mutation.behaviours import BEHAVIOURS
+from tests.mutation.behaviours.behaviour import Behaviour
 
 SECONDS = 240
 

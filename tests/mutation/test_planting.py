@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tests.mutation.__main__ import ROOT, edited, mutants
 from tests.mutation.behaviours import BEHAVIOURS
-from tests.mutation.faults import Edit
+from tests.mutation.faults.fault import Edit
 
 
 def planted() -> Iterator[tuple[str, str, tuple[Edit, ...]]]:
