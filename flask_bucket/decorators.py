@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from functools import wraps
+from operator import is_
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, ref
 
@@ -53,6 +54,19 @@ class Decoration:
     wrapper: ref[View]
     #: The request in which it was made, if any.
     made_in: ref[Request] | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DispatchLimit:
+    """Rules that a view's class puts on its methods anew with each request."""
+
+    #: From the innermost decorator out, as the decoration will have them.
+    rules: tuple[Rule, ...]
+
+    def made(self, decoration: Decoration) -> bool:
+        """Return whether a decoration was made of these rules."""
+        made = decoration.rules
+        return len(made) == len(self.rules) and all(map(is_, made, self.rules))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

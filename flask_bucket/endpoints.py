@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from flask import Flask
 from flask.sansio.blueprints import Blueprint
 from flask.views import http_method_funcs
 
-from .decorators import NOT_EXEMPT, Decoration, Exemption, Registry, View
+from .decorators import NOT_EXEMPT, Decoration, DispatchLimit, Exemption, Registry, View
 from .functions import chain
 from .keys import SCOPE_MARK, spelled
+from .limit_decorator import LimitDecorator
 from .rules import Rule
 
 
@@ -38,6 +39,27 @@ class Endpoints:
         found = [d for f in chain(function) if (d := self._registry.decoration(f))]
         found.reverse()
         return found
+
+    def dispatched(self, function: View, view: View, method: str) -> list[DispatchLimit]:
+        """Return the limits that a view's class puts on a method when it calls it.
+
+        Flask-RESTful and Flask-RESTX do so with their attribute ``method_decorators``: a list, or
+        a list for each method. Limits next to each other are charged together.
+        """
+        view_class = getattr(view, "view_class", None)
+        given = getattr(view_class, "method_decorators", ())
+        if isinstance(given, Mapping):
+            given = given.get(method.lower(), ())
+        if function is getattr(view_class, "dispatch_request", None):
+            return []
+        groups: list[list[Rule]] = [[]]
+        for decorator in given:
+            ours = isinstance(decorator, LimitDecorator) and decorator.registry is self._registry
+            if ours:
+                groups[-1] += decorator.rules
+            else:
+                groups.append([])
+        return [DispatchLimit(tuple(rules)) for rules in groups if rules]
 
     def misplaced(self, endpoint: str, function: View, method: str) -> list[Rule]:
         """Return the rules of decorators above ``@app.route``, which the view never runs through.

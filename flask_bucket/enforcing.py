@@ -115,7 +115,7 @@ class Enforcer:
         exchange = self._exchange() if self.is_on else None
         if exchange is None:
             return None
-        point = exchange.plan.at(decoration)
+        point = exchange.plan.at(decoration) or exchange.plan.at_dispatch(decoration)
         if point is not None:
             self._charge(exchange, point)
             return None

@@ -215,7 +215,7 @@ class Limiter:
             ban=ban,
         )
         block = self._at_block, self._after_block
-        return LimitDecorator(rules, put_on=self._limit, block=block)
+        return LimitDecorator(rules, registry=self._registry, put_on=self._limit, block=block)
 
     @moving.hinting(moving.OF_LIMIT, moving.without_a_name)
     def shared_limit(

@@ -14,7 +14,15 @@ from flask import Flask
 from .bans import Ban, bans_set
 from .bound import OF_LIMITER, BoundBan, BoundRule, Source
 from .config import Config
-from .decorators import NOT_EXEMPT, BlueprintLimit, Decoration, Exemption, Registry, View
+from .decorators import (
+    NOT_EXEMPT,
+    BlueprintLimit,
+    Decoration,
+    DispatchLimit,
+    Exemption,
+    Registry,
+    View,
+)
 from .endpoints import Endpoints, blueprint_names
 from .keys import SCOPE_MARK, spelled
 from .plans import BEFORE, BLOCK, Place, Plan, Point
@@ -136,7 +144,9 @@ class Planner:
         own: list[BoundRule] = []
         decorated: list[tuple[Place, list[BoundRule]]] = []
         for function, scope in self._endpoints.functions(endpoint, view, method):
-            found = self._endpoints.decorations(function)
+            found: Sequence[Decoration | DispatchLimit] = self._endpoints.decorations(function)
+            if function is not view:
+                found = [*found, *self._endpoints.dispatched(function, view, method)]
             rules = [rule for decoration in found for rule in decoration.rules]
             rules += self._endpoints.misplaced(endpoint, function, method)
             bounds = self._bind(rules, "view", scope, endpoint, method)

@@ -7,7 +7,7 @@ from typing import Final
 
 from .bound import BoundRule, policies_of
 from .clients import KeyFunc
-from .decorators import BlueprintLimit, Decoration, View
+from .decorators import BlueprintLimit, Decoration, DispatchLimit, View
 
 #: The place of the point where ``Limiter(app)`` stands among the application's hooks.
 BEFORE: Final = "before"
@@ -15,8 +15,9 @@ BEFORE: Final = "before"
 #: The place of a ``with`` block.
 BLOCK: Final = "block"
 
-#: Where a point is charged: before the request, at a blueprint's hook, at a decorator, in a block.
-Place = str | BlueprintLimit | Decoration
+#: Where a point is charged: before the request, at a blueprint's hook, at a decorator, which may be
+#: put on anew with each request, or in a block.
+Place = str | BlueprintLimit | Decoration | DispatchLimit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,6 +64,13 @@ class Plan:
     def at(self, place: Place) -> Point | None:
         """Return the point that is charged at a place; None if none is."""
         return self._by_place.get(place)
+
+    def at_dispatch(self, decoration: Decoration) -> Point | None:
+        """Return the point of a decorator that the view's class put on for this request."""
+        for point in self.points:
+            if isinstance(point.place, DispatchLimit) and point.place.made(decoration):
+                return point
+        return None
 
     @property
     def bounds(self) -> tuple[BoundRule, ...]:
