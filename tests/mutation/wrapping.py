@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 STORES = ("refusals", "breaker", "outage")
-TESTS = ("tests/test_refusals.py", "tests/outage/policies")
+TESTS = ("tests/refusals", "tests/outage/policies")
 
 CONFIGURATION = f"""
 [tool.mutmut]

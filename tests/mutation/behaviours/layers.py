@@ -78,7 +78,7 @@ OUTAGES = (
     ),
 )
 
-CACHED = ("test_refusals.py",)
+CACHED = ("refusals",)
 
 CACHE = (
     broken(
@@ -164,7 +164,7 @@ CACHE = (
     ),
 )
 
-LEASED = ("test_leases.py",)
+LEASED = ("leases",)
 
 LEASING = (
     broken(

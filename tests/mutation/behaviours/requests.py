@@ -125,7 +125,7 @@ REQUESTS = (
         "headers.py",
         "names.get(parts.ending)",
         "None",
-        "ext/test_headers.py",
+        "ext/headers",
     ),
     broken(
         "request",

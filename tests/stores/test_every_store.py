@@ -1,36 +1,21 @@
-"""The stores: the same behaviour in memory, on fakeredis and on every engine."""
+"""The same behaviour in memory, on fakeredis and on every engine."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import fakeredis
 import pytest
 
-from flask_bucket.decisions import Charge, Charges
-from flask_bucket.errors import BucketUnreadable, ConfigError, StoreUnavailable
+from flask_bucket.decisions import Charges
+from flask_bucket.errors import ConfigError
 from flask_bucket.limits import EXACT, Limit
 from flask_bucket.stores.base import Store
-from flask_bucket.stores.memory import MemoryStore
 from flask_bucket.stores.redis import RedisStore
 from tests.conftest import START
 from tests.servers import Server
-
-SECOND = 1_000_000
-LIMIT = Limit(capacity=10, refill_rate=2)
-ALICE, ALSO_ALICE = "bucket:{alice}:search:per-second", "bucket:{alice}:login:per-second"
-BOB = "bucket:{bob}:search:per-second"
-
-
-def charge(cost: int = 1, key: str = ALICE, limit: Limit = LIMIT) -> Charge:
-    return Charge(limit, key, cost)
-
-
-def left(store: Store, key: str = ALICE, now: int = START, limit: Limit = LIMIT) -> int:
-    return store.peek([charge(0, key, limit)], now).outcomes[0].remaining
+from tests.stores.conftest import ALICE, ALSO_ALICE, BOB, SECOND, charge, left
 
 
 def test_a_store_speaks_the_protocol(store: Store) -> None:
@@ -283,163 +268,3 @@ def test_a_store_may_be_used_again_after_it_was_closed(store: Store) -> None:
     store.close()
     store.close()
     assert store.take([charge()], now=START).allowed
-
-
-class TestRedis:
-    def test_the_server_s_clock_decides(self, server: Server) -> None:
-        store = RedisStore.from_url(server.url, timeout=5)
-        with server.client() as client:
-            before, now, after = client.time(), store.take([charge()]).now, client.time()
-        assert before <= divmod(now, SECOND) <= after
-        store.close()
-
-    @pytest.mark.parametrize("kind", ["text", "list", "hash of other things"])
-    def test_a_key_that_holds_something_else_is_unreadable(self, server: Server, kind: str) -> None:
-        store = RedisStore.from_url(server.url, timeout=5)
-        with server.client() as client:
-            if kind == "text":
-                client.set(ALICE, "hello")
-            elif kind == "list":
-                client.rpush(ALICE, "hello")
-            else:
-                client.hset(ALICE, "tokens", "many")
-            with pytest.raises(BucketUnreadable):
-                store.take([charge(), charge(1, BOB)], now=START)
-            # All or nothing: the bucket that could be read was not charged.
-            assert not client.exists(BOB)
-        store.close()
-
-    def test_a_server_out_of_reach_is_unavailable(self, own_server: Server) -> None:
-        store = RedisStore.from_url(own_server.url, timeout=5)
-        own_server.kill()
-        for call in (store.take, store.peek, store.settle):
-            with pytest.raises(StoreUnavailable):
-                call([charge()])
-        with pytest.raises(StoreUnavailable):
-            store.reset("alice")
-        own_server.start()
-        assert store.take([charge()]).allowed
-        store.close()
-
-    def test_a_call_that_was_packed_once_survives_a_flush(self, server: Server) -> None:
-        store = RedisStore.from_url(server.url, timeout=5)
-        charges = Charges([charge(1, ALICE, Limit(10, 1, 86_400))])
-        remaining = []
-        with server.client() as client:
-            client.flushall()
-            for _ in range(3):
-                remaining.append(store.take(charges).outcomes[0].remaining)
-                client.script_flush()
-        assert remaining == [9, 8, 7]
-        store.close()
-
-    def test_a_flushed_script_still_costs_one_token(self, server: Server) -> None:
-        store = RedisStore.from_url(server.url, timeout=5)
-        with server.client() as client:
-            for remaining in (9, 8, 7):
-                client.script_flush()
-                assert store.take([charge()], now=START).outcomes[0].remaining == remaining
-        store.close()
-
-    def test_a_refusal_writes_nothing(self, server: Server) -> None:
-        store = RedisStore.from_url(server.url, timeout=5)
-        store.take([charge(10)], now=START)
-        with server.client() as client:
-            before, ttl = client.hgetall(ALICE), client.pttl(ALICE)
-            assert not store.take([charge(5), charge(1, BOB)], now=START + 400_000).allowed
-            assert client.hgetall(ALICE) == before
-            assert client.pttl(ALICE) <= ttl
-            assert not client.exists(BOB)
-        store.close()
-
-    def test_a_bucket_is_stored_in_whole_numbers(self, server: Server) -> None:
-        """Written by tostring, this time would be 1.7e+15."""
-        store = RedisStore.from_url(server.url, timeout=5)
-        store.take([charge(3)], now=START)
-        with server.client() as client:
-            assert client.hgetall(ALICE) == {
-                b"tokens": b"3500000",
-                b"last_refill": b"1700000000000000",
-                b"scale": b"500000",
-            }
-        store.close()
-
-    def test_a_bucket_holds_the_text_of_a_limit_that_is_to_be_noted(self, server: Server) -> None:
-        store = RedisStore.from_url(server.url, timeout=5)
-        noted = replace(charge(3), noted="2/second burst 10")
-        with server.client() as client:
-            store.take([noted, charge(1, BOB)], now=START)
-            assert client.hget(ALICE, "limit") == b"2/second burst 10"
-            assert client.hlen(BOB) == 3
-            store.take([charge()], now=START)  # says nothing of it
-            assert client.hget(ALICE, "limit") == b"2/second burst 10"
-            assert left(store) == 6
-        store.close()
-
-    def test_the_user_may_make_the_client(self) -> None:
-        store = RedisStore(fakeredis.FakeRedis(server=fakeredis.FakeServer()), key_prefix="mine")
-        store.take([charge(5, "mine:{alice}:a:b")], now=START)
-        store.take([charge(5)], now=START)
-        assert store.reset("alice") == 1
-
-
-class TestMemory:
-    def test_the_store_s_clock_decides_by_default(self) -> None:
-        store = MemoryStore(clock=lambda: START)
-        assert store.take([charge()]).now == START
-
-    def test_without_a_clock_its_time_is_close_to_the_wall_clock_and_never_goes_back(self) -> None:
-        store = MemoryStore()
-        times = [store.take([charge(0)]).now for _ in range(100)]
-        assert times == sorted(times)
-        assert times[0] > START
-
-    def test_full_buckets_are_dropped(self) -> None:
-        clock = [START]
-        store = MemoryStore(clock=lambda: clock[0])
-        for n in range(10):
-            store.take([charge(1, f"bucket:{{{n}}}:a:b")])
-        assert len(store) == 10
-        clock[0] += 61 * SECOND
-        for _ in range(10):
-            store.take([charge()])
-        assert len(store) == 1
-
-    def test_a_bucket_that_is_used_is_not_dropped(self) -> None:
-        clock = [START]
-        store = MemoryStore(clock=lambda: clock[0])
-        store.settle([charge(1_000)])
-        for _ in range(20):
-            clock[0] += 20 * SECOND
-            store.take([charge(1, BOB)])
-        assert not store.take([charge(1)]).allowed
-
-    def test_each_call_drops_a_bounded_number_and_more_than_it_adds(self) -> None:
-        clock = [START]
-        store = MemoryStore(clock=lambda: clock[0])
-        for n in range(1_000):
-            store.take([charge(1, f"bucket:{{{n}}}:a:b")])
-        clock[0] += 3_600 * SECOND
-        sizes = [len(store)]
-        for n in range(1_000):
-            store.take([charge(1, f"bucket:{{new-{n}}}:a:b")])
-            sizes.append(len(store))
-        shrinks = [after - before for before, after in pairwise(sizes)]
-        # One is added and two are dropped, until the old ones are gone.
-        assert shrinks == [-1] * 500 + [1] * 500
-
-    def test_a_bucket_that_is_reset_and_used_again_is_queued_once(self) -> None:
-        """A regression: each reset left one more entry in the queue while the key lived."""
-        clock = [START]
-        store = MemoryStore(clock=lambda: clock[0])
-        for _ in range(50):
-            store.take([charge()])
-            store.reset("alice")
-            clock[0] += 2 * SECOND
-        store.take([charge()])
-        assert len(store._queue) == 1
-        clock[0] += 3_600 * SECOND
-        store.take([charge(1, BOB)])
-        assert len(store) == 1
-        store.take([charge()])
-        assert len(store) == len(store._queue) == 2

@@ -1,70 +1,23 @@
-"""Metrics: what is counted, under which labels, and that no label says who a client is."""
+"""What is counted, under which labels, and that no label says who a client is."""
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
 import time
-import urllib.request
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
-from flask import Flask, Response
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from flask import Flask
 from prometheus_client import CollectorRegistry
 
 from flask_bucket import ConfigError, Limit, Limiter, MemoryStore
 from flask_bucket.metrics.measured import MOST_LIMITS
 from flask_bucket.metrics.opentelemetry import OpenTelemetryMetrics
 from flask_bucket.metrics.prometheus import PrometheusMetrics
-from tests.servers import Server, free_port
-
-ADDRESS = "203.0.113.77"
-
-
-class Measured:
-    """An application, and what is measured of it."""
-
-    def __init__(self, app: Flask) -> None:
-        self.app = app
-        self.registry = CollectorRegistry()
-        self.metrics = PrometheusMetrics(app, registry=self.registry)
-
-    def get(self, path: str, times: int = 1) -> list[int]:
-        client = self.app.test_client()
-        environ = {"REMOTE_ADDR": ADDRESS}
-        return [client.get(path, environ_base=environ).status_code for _ in range(times)]
-
-    def decisions(self, limit: str, endpoint: str, outcome: str, limiter: str = "bucket") -> float:
-        return self.value(
-            "flask_bucket_decisions_total",
-            limiter=limiter,
-            limit=limit,
-            endpoint=endpoint,
-            outcome=outcome,
-        )
-
-    def value(self, name: str, **labels: str) -> float:
-        return self.registry.get_sample_value(name, labels) or 0
-
-    def labels(self) -> set[str]:
-        return {
-            value
-            for family in self.registry.collect()
-            for sample in family.samples
-            for value in sample.labels.values()
-        }
-
-
-def make_app(**options: Any) -> tuple[Flask, Limiter]:
-    app = Flask(__name__)
-    return app, Limiter(app, **options)
+from tests.metrics.conftest import ADDRESS, Measured, make_app
+from tests.servers import Server
 
 
 def test_decisions_are_counted_by_limit_endpoint_and_outcome() -> None:
@@ -296,170 +249,3 @@ def test_the_package_itself_imports_neither() -> None:
         "assert not heavy & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
-
-
-@pytest.fixture
-def reader() -> Iterator[InMemoryMetricReader]:
-    reader = InMemoryMetricReader()
-    yield reader
-    reader.shutdown()
-
-
-def points(reader: InMemoryMetricReader, name: str) -> list[Any]:
-    data = reader.get_metrics_data()
-    return [
-        point
-        for resource in (data.resource_metrics if data else ())
-        for scope in resource.scope_metrics
-        for metric in scope.metrics
-        if metric.name == name
-        for point in metric.data.data_points
-    ]
-
-
-def test_opentelemetry_is_told_the_same(reader: InMemoryMetricReader, own_server: Server) -> None:
-    app, _ = make_app(redis=own_server.url, application_limits="2/hour")
-    OpenTelemetryMetrics(app, meter_provider=MeterProvider([reader]))
-    client = app.test_client()
-    for _ in range(3):
-        client.get("/")
-    counted = {
-        point.attributes["flask_bucket.outcome"].partition("-from")[0]: point.value
-        for point in points(reader, "flask_bucket.decisions")
-    }
-    assert counted == {"allowed": 2, "refused": 1}
-    (decision, *_) = points(reader, "flask_bucket.decisions")
-    assert decision.attributes["flask_bucket.limit"] == "per-hour"
-    (near,) = points(reader, "flask_bucket.near_limit")
-    assert near.value == 1
-    (duration,) = points(reader, "flask_bucket.store.duration")
-    assert duration.count == 3
-    assert points(reader, "flask_bucket.breaker.open")[0].value == 0
-    own_server.kill()
-    client.get("/", environ_base={"REMOTE_ADDR": "203.0.113.9"})
-    assert points(reader, "flask_bucket.breaker.open")[0].value == 1
-
-
-def test_slots_in_use_are_counted_up_and_down() -> None:
-    app, limiter = make_app(redis=MemoryStore(lambda: 0))
-    view = limiter.limit("2 at once")(lambda: Response(iter(["a", "b"])))
-    app.add_url_rule("/", "view", view)
-    measured = Measured(app)
-
-    def in_use() -> float:
-        name = "flask_bucket_slots_in_use"
-        return measured.value(name, limiter="bucket", limit="at-once")
-
-    seen, responses = [], []
-    for _ in range(3):
-        responses.append(app.test_client().get("/"))
-        seen.append(in_use())
-    for response in (*responses, *responses):
-        response.close()
-        seen.append(in_use())
-    assert seen == [1, 2, 2, 1, 0, 0, 0, 0, 0]
-    assert measured.decisions("at-once", "view", "refused") == 1
-    labels = {"limiter": "bucket", "limit": "at-once", "endpoint": "view"}
-    assert measured.value("flask_bucket_near_limit_total", **labels) == 0
-
-
-def test_a_slot_that_a_later_refusal_gives_back_is_not_in_use() -> None:
-    app, limiter = make_app(redis=MemoryStore(lambda: 0), application_limits="2 at once")
-    app.add_url_rule("/", "view", limiter.limit("1/hour")(lambda: ""))
-    measured = Measured(app)
-    assert measured.get("/", 2) == [200, 429]
-    assert measured.value("flask_bucket_slots_in_use", limiter="bucket", limit="at-once") == 0
-
-
-def test_opentelemetry_is_told_of_slots_in_use(reader: InMemoryMetricReader) -> None:
-    app, limiter = make_app(redis=MemoryStore(lambda: 0))
-    app.add_url_rule("/", "view", limiter.limit("2 at once")(lambda: Response(iter(["a", "b"]))))
-    OpenTelemetryMetrics(app, meter_provider=MeterProvider([reader]))
-    response = app.test_client().get("/")
-    assert points(reader, "flask_bucket.slots.in_use")[0].value == 1
-    response.close()
-    assert points(reader, "flask_bucket.slots.in_use")[0].value == 0
-
-
-APPLICATION = """
-import os
-import time
-from flask import Flask
-from flask_bucket import Limiter
-from flask_bucket.metrics.prometheus import PrometheusMetrics
-
-app = Flask(__name__)
-app.config["BUCKET_TIMEOUT"] = 5
-limiter = Limiter(app, redis=os.environ["URL"], application_limits="10000/hour")
-app.add_url_rule("/metrics", view_func=limiter.exempt(PrometheusMetrics(app).view))
-
-@app.get("/pid")
-def pid():
-    time.sleep(0.01)  # busy, so that the other worker is asked as well
-    return str(os.getpid())
-"""
-CONFIG = """
-from prometheus_client import multiprocess
-
-def child_exit(server, worker):
-    multiprocess.mark_process_dead(worker.pid)
-"""
-
-
-@pytest.fixture
-def served(tmp_path: Path, valkey: Server) -> Iterator[str]:
-    """The URL of an application that two workers of gunicorn serve."""
-    (tmp_path / "served.py").write_text(APPLICATION)
-    (tmp_path / "gunicorn.conf.py").write_text(CONFIG)
-    (tmp_path / "metrics").mkdir()
-    port = free_port()
-    environment = os.environ | {
-        "PROMETHEUS_MULTIPROC_DIR": str(tmp_path / "metrics"),
-        "URL": valkey.url,
-    }
-    command = [sys.executable, "-m", "gunicorn", "-w", "2", "-b", f"127.0.0.1:{port}", "served:app"]
-    with (tmp_path / "log").open("wb") as log:
-        master = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=log, stderr=log)
-    url = f"http://127.0.0.1:{port}"
-    try:
-        wait_for(f"{url}/metrics")
-        yield url
-    finally:
-        master.terminate()
-        master.wait(30)
-
-
-def fetch(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=10) as response:
-        return str(response.read().decode())
-
-
-def wait_for(url: str) -> None:
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            fetch(url)
-            return
-        except OSError:
-            assert time.monotonic() < deadline, "gunicorn does not answer"
-            time.sleep(0.05)
-
-
-def test_the_workers_of_gunicorn_are_counted_together(served: str) -> None:
-    workers: set[str] = set()
-    asked = 0
-    with ThreadPoolExecutor(8) as pool:
-        while len(workers) < 2:
-            workers.update(pool.map(fetch, [f"{served}/pid"] * 24))
-            asked += 24
-            assert asked < 2_000, "one worker answers everything"
-    for _ in range(5):  # whichever worker is asked
-        text = fetch(f"{served}/metrics")
-        counted = re.search(
-            r'^flask_bucket_decisions_total\{[^}]*endpoint="pid"[^}]*outcome="allowed"\} (\S+)$',
-            text,
-            re.MULTILINE,
-        )
-        assert counted is not None
-        assert float(counted[1]) == asked
-        assert 'flask_bucket_breaker_open{limiter="bucket"} 0.0' in text
