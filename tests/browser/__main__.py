@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.test_example_app import eventually, served
+from tests.example_app.served import eventually, served
 
 from .page import Page, browser
 

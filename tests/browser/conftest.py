@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.example_app.served import HARDLY_ANY, Example, served
 from tests.servers import missing
-from tests.test_example_app import HARDLY_ANY, Example, served
 
 if TYPE_CHECKING:
     from selenium.webdriver.chrome.webdriver import WebDriver

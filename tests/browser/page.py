@@ -17,7 +17,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
-from tests.test_example_app import PATIENCE, eventually
+from tests.example_app.served import PATIENCE, eventually
 
 OPTIONS = (
     "--headless=new",

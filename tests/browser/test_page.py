@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.example_app.served import Example, eventually, served
 from tests.servers import Server, free_port
-from tests.test_example_app import Example, eventually, served
 
 if TYPE_CHECKING:
     from .page import Page

@@ -8,7 +8,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from example_app import create_app
-from tests.test_example_app import clean_environment
+from tests.example_app.served import clean_environment
 
 
 @pytest.fixture

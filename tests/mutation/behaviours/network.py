@@ -10,7 +10,7 @@ POOL, SPREAD, WIRE = f"{REDIS}pool.py", f"{REDIS}spread.py", f"{REDIS}wire.py"
 
 
 ON_CLUSTER = "outage/test_cluster.py::"
-ON_LINKS = "outage/test_links.py::"
+ON_TLS = "outage/links/test_tls.py::"
 
 NETWORK = (
     broken(
@@ -85,7 +85,7 @@ NETWORK = (
         POOL,
         "            for wire in tuple(connections.wires):\n                wire.close()\n",
         "            connections.pid, self._connections = os.getpid(), connections\n",
-        f"{ON_LINKS}test_a_fork_leaves_a_connection_over_tls_to_the_parent",
+        f"{ON_TLS}test_a_fork_leaves_a_connection_over_tls_to_the_parent",
     ),
     broken(
         "network",
@@ -95,7 +95,7 @@ NETWORK = (
         "        if isinstance(self._sock, ssl.SSLSocket):\n"
         "            self._sock.settimeout(1)\n            self._sock.unwrap()\n"
         "        self._sock.close()\n",
-        f"{ON_LINKS}test_a_fork_leaves_a_connection_over_tls_to_the_parent",
+        f"{ON_TLS}test_a_fork_leaves_a_connection_over_tls_to_the_parent",
     ),
     broken(
         "network",
@@ -104,7 +104,7 @@ NETWORK = (
         '{command[0]} with OK")\n',
         '{command[0]} with OK")\n    if isinstance(options, redis.SSLConnection):\n'
         '        wire.call(packed("PING"), deadline)\n',
-        f"{ON_LINKS}test_the_documented_rights_are_enough_over_tls",
+        "outage/links/test_rights.py::test_the_documented_rights_are_enough_over_tls",
     ),
     broken(
         "network",
@@ -120,7 +120,7 @@ NETWORK = (
         POOL,
         "is_quiet = wire.is_quiet()",
         "is_quiet = True",
-        f"{ON_LINKS}test_a_connection_that_is_not_quiet_is_not_used",
+        "outage/links/test_connections.py::test_a_connection_that_is_not_quiet_is_not_used",
     ),
     broken(
         "network",
