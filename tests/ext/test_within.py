@@ -26,37 +26,34 @@ def importing(request: pytest.FixtureRequest, limiter: Limiter) -> Any:
     return in_a_block
 
 
+@pytest.fixture
+def catching(app: Flask, limiter: Limiter, importing: Any) -> None:
+    """A limited view that catches the refusal of what it calls."""
+
+    @app.get("/")
+    @limiter.limit("3/hour")
+    def view() -> str:
+        try:
+            return str(importing())
+        except RateLimitExceeded:
+            return "later"
+
+
 def test_a_refusal_within_a_view_is_a_429(app: Flask, client: FlaskClient, importing: Any) -> None:
     app.get("/")(lambda: importing())
     assert statuses(client, "/", 2) == [200, 429]
     assert client.get("/").headers["X-RateLimit-Limit"] == "1"
 
 
-def test_a_view_that_catches_a_refusal_pays_its_own_limit(
-    app: Flask, limiter: Limiter, client: FlaskClient, importing: Any
-) -> None:
-    @app.get("/")
-    @limiter.limit("3/hour")
-    def view() -> str:
-        try:
-            return str(importing())
-        except RateLimitExceeded:
-            return "later"
-
+@pytest.mark.usefixtures("catching")
+def test_a_view_that_catches_a_refusal_pays_its_own_limit(client: FlaskClient) -> None:
     assert statuses(client, "/", 8) == [200, 200, 200] + [429] * 5
 
 
+@pytest.mark.usefixtures("catching")
 def test_a_view_that_catches_a_refusal_is_answered_as_if_there_was_none(
-    app: Flask, limiter: Limiter, client: FlaskClient, importing: Any
+    client: FlaskClient,
 ) -> None:
-    @app.get("/")
-    @limiter.limit("3/hour")
-    def view() -> str:
-        try:
-            return str(importing())
-        except RateLimitExceeded:
-            return "later"
-
     client.get("/")
     response = client.get("/")
     assert response.text == "later"

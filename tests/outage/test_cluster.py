@@ -39,23 +39,23 @@ TWO = Limit(2, 2)
 REFUSALS = Limit(2, 2, 86_400)
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
+def started() -> Iterator[Cluster]:
     made = Cluster(valkey_binary(), replicas=1)
     try:
         yield made.start()
     finally:
         made.stop()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    yield from started()
 
 
 @pytest.fixture
 def own_cluster() -> Iterator[Cluster]:
     """A cluster that a test may break."""
-    made = Cluster(valkey_binary(), replicas=1)
-    try:
-        yield made.start()
-    finally:
-        made.stop()
+    yield from started()
 
 
 @pytest.fixture
