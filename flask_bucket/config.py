@@ -45,8 +45,10 @@ def _switch(key: str, value: object) -> bool:
 
 
 def _text(key: str, value: object) -> str | None:
-    if value is not None and (not isinstance(value, str) or not value):
-        raise _refuse(key, value, "a text that is not empty (in the environment, put it in quotes)")
+    if value == "":
+        raise _refuse(key, value, "a text that is not empty; leave it unset to do without")
+    if value is not None and not isinstance(value, str):
+        raise _refuse(key, value, "a text (in the environment, put it in quotes)")
     return value
 
 

@@ -70,8 +70,8 @@ def masked(name: str, value: object) -> object:
     >>> masked("BUCKET_REDIS_OPTIONS", {"password": "hunter2", "db": 1})
     {'password': '***', 'db': 1}
     """
-    if value is None:
-        return None
+    if value is None or value == "":
+        return value
     if is_secret(name):
         return HIDDEN
     if name.lower().endswith("options"):

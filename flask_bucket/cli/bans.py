@@ -53,7 +53,10 @@ class Banned:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_appcontext
 def bans(limiter: str | None, as_json: bool) -> None:
-    """List who is banned, and until when: whose ban is over first comes first."""
+    """List who is banned, and until when.
+
+    The ban that is over first comes first.
+    """
     with reachable():
         found = [b for name, state in limiters(limiter).items() for b in _banned(name, state)]
     found.sort(key=lambda banned: (banned.until, banned.bucket.client))
@@ -144,7 +147,9 @@ class ByHand:
 def ban(
     client: str, text: str | None, name: str | None, limiter: str | None, as_json: bool
 ) -> None:
-    """Ban a client by hand, from now on, whether it is banned already or not.
+    """Ban a client by hand, from now on.
+
+    If it is banned already, the new time counts.
 
     CLIENT is what the key function of the ban returns: an address, a user, an API key. All bans
     with this key function begin; if a Limiter has bans with several, choose one with --ban.

@@ -28,7 +28,9 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @_json
 @with_appcontext
 def show(client: str, limiter: str | None, as_json: bool) -> None:
-    """Show a client's buckets: tokens, capacity, and the times to the next token and to full.
+    """Show a client's buckets.
+
+    For each, it prints the tokens, the capacity, and the times to the next token and to full.
 
     CLIENT is what the key function returns: an address, a user, an API key. A full bucket is
     not stored, so it is not shown.

@@ -50,6 +50,7 @@ def doctor(workers: int | None, behind_proxy: bool, strict: bool, as_json: bool)
     """
     states = limiters()
     found = list(findings(states, workers or workers_in(os.environ), behind_proxy))
+    found.sort(key=lambda finding: finding.code)
     errors = sum(finding.level == "error" for finding in found)
     warnings = sum(finding.level == "warning" for finding in found)
     if as_json:

@@ -62,7 +62,7 @@ class InForce:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_appcontext
 def limits(endpoint: str | None, path: str | None, method: str | None, as_json: bool) -> None:
-    """List every route and method with its limits, and those without any."""
+    """List all routes with their limits, and those without any."""
     states = limiters()
     listed = list(_filtered(routes(current_app), endpoint, path, method))
     found = {

@@ -67,7 +67,7 @@ class Log:
             if entry is not None and entry.at is not None:
                 self.requests += 1
                 yield entry
-            elif not line.startswith(_COMMENTS):
+            elif line.strip() and not line.startswith(_COMMENTS):
                 self.malformed += 1
                 self.first = self.first or (number, line)
         if self.malformed > self.requests:
@@ -115,7 +115,10 @@ def _is_request(entry: Entry | None) -> bool:
 
 def _why_unknown(name: str, lines: Sequence[bytes]) -> str:
     """Explain why a log cannot be read whose first lines are in no known format."""
-    log = Log(name, first=(1, lines[0]))
+    first = next(((n, line) for n, line in enumerate(lines, 1) if line.strip()), None)
+    if first is None:
+        return f"No request in {name}: its lines are blank."
+    log = Log(name, first=first)
     if any(after_prefix(formats()["uvicorn"].read)(line) for line in lines):
         return (
             f"{name} has no times, as usual for uvicorn: {log.first_malformed()}. Add them as a "

@@ -79,7 +79,7 @@ _LONG = 20_000_000
 def simulate(
     ctx: click.Context, /, logs: tuple[str, ...], texts: tuple[str, ...], **options: Any
 ) -> None:
-    """Replay access logs through limits, and report what would have been refused.
+    """Replay access logs, and report what limits would refuse.
 
     LOG is an access log, plain or gzipped, in any order, or - for standard input. Its format is
     detected: common, combined, JSON and others. Each --limit is judged alone, as if it were the

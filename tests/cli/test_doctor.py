@@ -30,6 +30,14 @@ def test_looking_leaves_nothing_behind(valkey: Server) -> None:
         assert client.dbsize() == 0
 
 
+def test_findings_come_by_their_codes(valkey: Server) -> None:
+    app = healthy(valkey, RATELIMIT_DEFAULT="1/hour", BUCKET_DEFAULT_LIMITS="3/second")
+    app.add_url_rule("/", "index", lambda: "")
+    found = [finding["code"] for finding in examine(app).data["findings"]]
+    assert {"FB206", "FB303"} <= set(found)
+    assert found == sorted(found)
+
+
 def test_people_read_what_to_do(valkey: Server) -> None:
     app = healthy(valkey, BUCKET_ENABLED=False)
     said = run_in(app)("doctor")

@@ -73,7 +73,6 @@ def test_requests_of_every_look_are_read(rest: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
         "hello",
         line(rest='"GET / HTT'),
         line(rest=""),
@@ -91,6 +90,16 @@ def test_requests_of_every_look_are_read(rest: str) -> None:
 def test_other_lines_are_counted_and_left_out(text: str) -> None:
     traffic, log = read_log("\n".join([*[line()] * 400, text, line(), ""]))
     assert (traffic.requests, log.malformed) == (401, 1)
+
+
+def test_blank_lines_are_no_lines_of_a_log() -> None:
+    traffic, log = read_log("\n\r\n" + line() + "\n\n" + line() + "\n \n")
+    assert (traffic.requests, log.malformed) == (2, 0)
+
+
+def test_a_log_of_blank_lines_has_no_requests() -> None:
+    with pytest.raises(UnreadableLogError, match="its lines are blank"):
+        read(b"\n \r\n\n")
 
 
 def test_a_last_line_without_an_end_counts() -> None:

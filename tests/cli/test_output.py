@@ -217,3 +217,9 @@ def test_without_an_application_those_that_need_one_say_so(tmp_path: Path) -> No
 def test_an_unknown_command_is_one_clear_line() -> None:
     said = run_in(Flask(__name__))("frobnicate")
     assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
+
+
+def test_the_help_says_what_each_command_does_in_a_whole_sentence(app: Flask) -> None:
+    said = run_in(app)("--help").out.partition("Commands:")[2].strip().splitlines()
+    assert len(said) == 8
+    assert [text for text in said if not text.endswith(".") or text.endswith("...")] == []

@@ -118,6 +118,12 @@ def test_a_bad_value_is_an_error_when_the_application_is_made(key: str, value: A
     assert app.before_request_funcs == {}, "and nothing is half made"
 
 
+@pytest.mark.parametrize("key", ["BUCKET_REDIS_URL", "BUCKET_KEY_SECRET"])
+def test_an_empty_text_is_shown_as_it_is_though_others_are_hidden(key: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{key} is ''; .* leave it unset to do without"):
+        Limiter(configured(**{key: ""}))
+
+
 @pytest.mark.parametrize("key", ["ON_ERROR", "IPV6_PREFIX", "HEADERS", "ENABLED", "LOCAL_SHARE"])
 def test_a_bad_value_is_named_with_its_key_and_what_was_expected(key: str) -> None:
     with pytest.raises(ConfigError, match=rf"^BUCKET_{key} is 'odd'; expected "):
