@@ -176,7 +176,7 @@ class Config:
     ipv6_prefix: Annotated[int, _whole(1, 128, "bits")] = 64
     #: Seconds that a call to Redis may take, in all.
     timeout: Annotated[float, _number(0, 3600, "seconds")] = 0.1
-    #: Seconds that making a connection may take, beside requests.
+    #: Seconds that making a connection may take, in the background.
     connect_timeout: Annotated[float, _number(0, 3600, "seconds")] = 2.0
     #: Connections in each process.
     max_connections: Annotated[int, _whole(1, 100_000, "connections")] = 50

@@ -1,4 +1,4 @@
-"""Connections are made beside requests: a slow one delays nobody, and is used once it is up."""
+"""Connections are made in the background: a slow one delays nobody, and is used once it is up."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Cluster:
     :param dialer: makes what connects to a node, to learn the map from it.
     :param nodes: those to ask first.
     :param timeout: seconds that a call may take in all.
-    :param connect_timeout: seconds that learning the map may take, beside requests.
+    :param connect_timeout: seconds that learning the map may take, in the background.
     """
 
     def __init__(

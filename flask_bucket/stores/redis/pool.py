@@ -28,7 +28,7 @@ class Pool:
     :param size: how many connections there may be.
     :param timeout: seconds that a call may take in all: to wait for a connection, and to get the
         whole reply.
-    :param connect_timeout: seconds that connecting may take, beside requests.
+    :param connect_timeout: seconds that connecting may take, in the background.
     """
 
     def __init__(

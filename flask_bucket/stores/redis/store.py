@@ -63,7 +63,7 @@ class RedisStore:
 
         :param timeout: seconds that a call takes at most: to wait for a connection, and for the
             whole reply.
-        :param connect_timeout: seconds that connecting takes at most, beside requests.
+        :param connect_timeout: seconds that connecting takes at most, in the background.
         :param max_connections: in each process; of a cluster, to each node.
         :param options: further arguments of redis-py's connections, such as ``ssl_ca_certs``;
             ``sentinel_kwargs`` are those for the sentinels where they differ.
