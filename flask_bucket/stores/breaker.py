@@ -13,11 +13,11 @@ from .. import forks
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How a store does, as far as its last calls tell."""
+    """The health of a store, as far as its last calls tell."""
 
     #: ``"ok"``; ``"connecting"``: the outage policy decides while a connection is made, and nothing
     #: has failed; ``"degraded"``: the outage policy decides; ``"recovering"``: the store answers
-    #: again, but no write has proved it well yet.
+    #: again, but no write has succeeded yet.
     state: Literal["ok", "connecting", "degraded", "recovering"] = "ok"
     #: Unix time at which the outage began.
     since: float | None = None
@@ -50,11 +50,11 @@ class Breaker:
         self._outage: tuple[float, str] | None = None
         #: Counts the changes, so that a call that began before a change cannot make another.
         self._changes = 0
-        #: Whether the last call came too early, while a connection was made.
+        #: Whether the last call came before a connection was up.
         self.is_connecting = False
 
     def after_fork(self) -> None:
-        """Go on in a child with a lock of its own."""
+        """Make a new lock in a forked child."""
         self._lock = Lock()
 
     @property
@@ -73,7 +73,7 @@ class Breaker:
         return 0.0 if next_try is None else max(0.0, next_try - self._clock())
 
     def health(self) -> Health:
-        """Return what the last calls told, without a call."""
+        """Return the state that the last calls showed, without a call."""
         with self._lock:
             if self._outage is None:
                 return Health("connecting" if self.is_connecting else "ok")
@@ -109,10 +109,9 @@ class Breaker:
             return True
 
     def connecting(self, ticket: int, reason: str, *, in_vain: bool) -> bool:
-        """Note that a call came while a connection was made; return whether that begins an outage.
+        """Note a call before a connection was up; return whether that begins an outage.
 
-        No call is held back for it, since they do not wait, and the connection is used as soon
-        as it is up.
+        Calls are not held back: they do not wait, and use the connection as soon as it is up.
 
         :param in_vain: whether a second call has waited for that connection.
         """

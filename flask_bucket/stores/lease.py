@@ -13,7 +13,7 @@ PART = 4
 #: A limit that refills fewer tokens than this in a lease's time is never leased.
 FEWEST = 4
 
-#: Requests in a lease's time from which on a bucket is hot. Others are charged as ever.
+#: With this many requests in a lease's time, a bucket is hot. Others are charged as usual.
 HOT = 2
 
 
@@ -36,14 +36,14 @@ class Lease:
     limit: Limit
     #: Seconds for which tokens are taken ahead.
     seconds: float
-    #: Tokens to hold at most, those of calls under way included.
+    #: The most tokens to hold, including those of calls under way.
     most: int
     #: Tokens held. From `until` on they are a rest: the next call gives them back.
     tokens: int
     until: float = 0.0
     #: Tokens that calls under way give back or may bring.
     under_way: int = 0
-    #: The time of use that is counted now, and what was used in it and in the one before.
+    #: The period in which use is counted now, and the use in it and in the one before.
     count_until: float = 0.0
     used: int = 0
     used_before: int = 0
@@ -53,12 +53,12 @@ class Lease:
     told: Outcome | None = None
     told_at: int = 0
     answered: float = 0.0
-    #: The store's latest refusal, until when it is repeated, and the cost from which on.
+    #: The store's latest refusal, until when it is repeated, and the least cost it holds for.
     refusal: Outcome | None = None
     refused_until: float = 0.0
 
     def note_request(self, clock: float) -> None:
-        """Count a request, and begin a new time of use if the last one is over."""
+        """Count a request, and begin a new period of use if the last one is over."""
         if clock >= self.count_until:
             follows = clock < self.count_until + self.seconds
             self.used_before = self.used if follows else 0
@@ -73,7 +73,7 @@ class Lease:
         return max(self.requests, self.requests_before) >= HOT
 
     def spend(self, cost: int, clock: float) -> bool:
-        """Take tokens that are held; return whether there were enough, and in time."""
+        """Spend tokens that are held; return False if they are too few, or the lease is over."""
         if clock >= self.until or cost > self.tokens:
             return False
         self.tokens -= cost
@@ -91,11 +91,11 @@ class Lease:
         return asked
 
     def landed(self, asked: Charge) -> None:
-        """Note that a call is over, whatever came of it. A rest is sent back only once."""
+        """Note that a call is over, answered or not. A rest is sent back only once."""
         self.under_way -= _under_way(asked)
 
     def note_answer(self, asked: Charge, outcome: Outcome, now: int, sent: float, at: float) -> int:
-        """Hold what a call brought; return how much that is.
+        """Hold the tokens that a call brought; return their number.
 
         :param sent: when the call was sent. The lease's time counts from there.
         """
@@ -119,7 +119,7 @@ class Lease:
         return tokens - fitting
 
     def tell(self, outcome: Outcome) -> Outcome:
-        """Return an answer of the store as a client hears it: with the tokens held here."""
+        """Return an outcome of the store with the tokens held here added."""
         held, taken = self.tokens, outcome.taken and outcome.cost
         outcome = replace(outcome.settled(-held), taken=taken, ahead=held)
         wait = outcome.retry_after

@@ -16,7 +16,7 @@ from ..limits import Limit
 from .base import Store, WrappingStore
 from .lease import Lease, share_of_worker
 
-#: Buckets whose use a process remembers; the tokens of those that it forgets are lost.
+#: How many buckets' use a process remembers. Tokens of a bucket that it forgets are lost.
 ENTRIES = 10_000
 
 #: Charges that are settled in one call when the store is closed.
@@ -30,22 +30,22 @@ Note = Callable[[Limit, str, int], object]
 
 @dataclass(slots=True)
 class Row:
-    """One charge of a call: what is known of it here, or what the store is asked about it."""
+    """One charge of a call: answered here, or asked of the store."""
 
     charge: Charge
     lease: Lease | None
     #: The charge as the store is asked.
     asked: Charge
-    #: What became of it, once that is known.
+    #: Its outcome, once it is known.
     outcome: Outcome | None = None
 
 
 class LeaseStore(WrappingStore):
     """Wraps a store, takes tokens of hot buckets ahead, and spends them without a call.
 
-    Of a limit with capacity C and rate r, all workers together hold at most H = C / 4 tokens. So
-    in any T seconds no more than C + r T + H are granted, whatever workers do or die of. A worker
-    that dies loses what it held.
+    Of a limit with capacity C and rate r, all workers together hold at most H = C / 4 tokens. So at
+    most C + r T + H tokens are granted in any T seconds, whatever happens to workers. A worker that
+    dies loses what it held.
 
     :param workers: all workers on all machines; None if their number is not known: then nothing
         is leased.
@@ -57,7 +57,7 @@ class LeaseStore(WrappingStore):
     ) -> None:
         super().__init__(store)
         self.workers = workers
-        #: Told of all tokens, for metrics.
+        #: Called with each number of tokens, for metrics.
         self.note: Note = lambda limit, what, tokens: None
         self._clock = clock
         self.after_fork()
@@ -105,7 +105,7 @@ class LeaseStore(WrappingStore):
         return Decision.of(tuple(outcomes), decision.now)
 
     def settle(self, charges: Sequence[Charge], now: int | None = None) -> None:
-        """Give tokens of leases back to these, as far as they have room; settle the rest."""
+        """Return leased tokens to their leases, as far as there is room, and settle the rest."""
         others = []
         with self._lock:
             for charge in charges:
@@ -139,7 +139,7 @@ class LeaseStore(WrappingStore):
                 self.note(charge.limit, "returned", -charge.cost)
         self.store.close()
 
-    # The way of charges of which some may be leased.
+    # Charges of which some may be leased.
 
     def _take(
         self, charges: Sequence[Charge], held: Sequence[Charge], shadow: Sequence[Charge]
@@ -190,7 +190,7 @@ class LeaseStore(WrappingStore):
             most = share_of_worker(charge.limit, charge.lease, self.workers)
             if not most:
                 return None
-            # Of a changed limit, what is left is given back with the next call.
+            # If the limit has changed, the tokens left are given back with the next call.
             rest = 0 if lease is None else min(most, lease.tokens)
             lease = self._leases[charge.key] = Lease(charge.limit, charge.lease, most, rest)
         return lease
@@ -204,7 +204,7 @@ class LeaseStore(WrappingStore):
         shadow: Sequence[Charge],
         sent: float,
     ) -> Decision:
-        """Ask the store about what is not known here."""
+        """Ask the store about the charges that cannot be answered here."""
         # The charges of a request come again, and a store may have prepared a call for them.
         is_plain = all(row.asked is row.charge for row in asking) and len(asking) == len(charges)
         asked = charges if is_plain else [row.asked for row in asking]

@@ -30,7 +30,7 @@ class Levels:
         forks.watch(self)
 
     def after_fork(self) -> None:
-        """Begin with nothing known, and a lock of this process's own."""
+        """Begin empty, with a new lock."""
         #: The limit, the tokens that it had, and when.
         self._known: LRUCache[str, tuple[Limit, float, float]] = LRUCache(self._entries)
         self._lock = Lock()
@@ -45,7 +45,7 @@ class Levels:
                 self._known[outcome.key] = outcome.limit, outcome.remaining, now
 
     def settle(self, charges: Iterable[Charge]) -> None:
-        """Note what a store took, or gave back, without saying what is left."""
+        """Note tokens that a store took or gave back without telling the balance."""
         now = self._clock()
         with self._lock:
             for charge in charges:

@@ -123,8 +123,8 @@ class MemoryStore:
     def _sweep(self, clock: int, at_most: int) -> None:
         """Drop buckets that are full by now: an absent one is the same.
 
-        A call drops at most twice as many as it may add. So none pays for thousands, and the
-        number of dropped buckets keeps up with that of new ones.
+        A call drops at most twice as many as it may add. So no call drops thousands, and dropping
+        keeps up with new buckets.
         """
         for _ in range(at_most):
             if not self._queue or self._queue[0][0] > clock:

@@ -1,4 +1,4 @@
-"""OutageStore: decides in the place of a store that is out of reach."""
+"""OutageStore: decides while a store is out of reach."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ logger = logging.getLogger("flask_bucket")
 #: Seconds between two log lines about buckets that cannot be read.
 QUIET = 1.0
 
-#: The slots of each server that wait to be given back after an outage. More are free only when
-#: their time is over.
+#: How many slots of each server are kept to be given back after an outage. Any others stay held
+#: until their time is over.
 OWED = 1000
 
 
 class OutageStore(WrappingStore):
-    """Wraps a store, and decides in its place while that one cannot.
+    """Wraps a store, and decides while that one cannot.
 
     :param policy: ``"allow"`` lets every request pass; ``"deny"`` refuses every one;
         ``"local"`` counts in this process, each limit scaled by `local_share`. What it takes is
@@ -62,7 +62,7 @@ class OutageStore(WrappingStore):
         self.policy = policy
         self.breaker = Breaker(recovery_interval, clock)
         self._breakers: dict[Hashable, Breaker] = {None: self.breaker}
-        # A store of several servers says which one decides: the others may be well.
+        # A store of several servers says which one decides: the others may be up.
         self._node_of: Callable[[Sequence[Charge]], Hashable] | None
         self._node_of = getattr(store, "node_of", None)
         self._clock = clock
@@ -73,7 +73,7 @@ class OutageStore(WrappingStore):
         #: Charges that give slots back, which the store has not heard of.
         self._owed: dict[Breaker, deque[Charge]] = {}
         self._levels = Levels(clock=clock) if policy == "local" else None
-        # Callables may return ever new limits, so only the latest scaled ones are kept.
+        # Functions may return new limits all the time, so only the latest scaled ones are kept.
         share = Fraction(str(local_share)).limit_denominator(1_000_000)  # 0.333... is a third
         self._scaled = lru_cache(maxsize=1000)(partial(share_of, share=share))
 
@@ -133,19 +133,19 @@ class OutageStore(WrappingStore):
         self._local.close()
 
     def health(self) -> Health:
-        """Return how the store does, without a call; of several servers, the worst."""
+        """Return the health of the store, without a call; of several servers, the worst."""
         ranks = ("ok", "connecting", "recovering", "degraded")
         found = [breaker.health() for breaker in tuple(self._breakers.values())]
         return max(found, key=lambda health: ranks.index(health.state))
 
     def _settle(self, breaker: Breaker, charges: Sequence[Charge], now: int | None) -> None:
-        """Settle what the store has taken, or remember the slots that it is to have back."""
+        """Settle what the store has taken, or remember the slots to give back later."""
 
         def settle() -> bool:
             self.store.settle(charges, now)
             return True
 
-        # A slot that nobody holds any more is given back without writing anything.
+        # Giving back a slot that nobody holds any more writes nothing.
         wrote = any(charge.kind != "slot" for charge in charges)
         settled = self._attempt(breaker, settle, lambda _: wrote)
         slots = [charge for charge in charges if charge.kind == "slot"]
@@ -267,7 +267,7 @@ def _parted(charges: Sequence[Charge]) -> tuple[Sequence[Charge], Sequence[Charg
 
 
 def _wrote(decision: Decision) -> bool:
-    """Return whether a decision took tokens: then the store can be written to."""
+    """Return whether a decision took tokens, which shows that the store can be written to."""
     return decision.allowed and any(o.allowed and o.cost for o in decision.outcomes)
 
 
@@ -285,7 +285,7 @@ def share_of(limit: Limit, share: Fraction) -> Limit:
 
 
 def health_of(store: Store) -> Health:
-    """Return how a store does, whichever stores are wrapped around it."""
+    """Return the health of a store, whichever stores are wrapped around it."""
     guards = (layer for layer in layers(store) if isinstance(layer, OutageStore))
     guard = next(guards, None)
     return Health() if guard is None else guard.health()

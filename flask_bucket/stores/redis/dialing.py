@@ -26,7 +26,7 @@ _Target = tuple[int, int, int, Any]
 class Dialer:
     """Connects to one server, from one process.
 
-    :param kind: a class of redis-py's connections, and
+    :param kind: a class of redis-py's connections.
     :param settings: its arguments: where the server is, and how to connect there.
     :param seconds: that connecting may take.
     :param primary: finds out where to connect to, by a deadline; None if the settings say it.
@@ -42,8 +42,8 @@ class Dialer:
         self._kind, self._settings = kind, settings
         self._seconds = seconds
         self._primary = primary
-        #: Kept, since loading the system's certificates takes some 50 ms of a processor. Made when
-        #: it is first needed, since gevent cannot patch one that exists already.
+        #: Kept, since loading the system's certificates takes some 50 ms of CPU time. Made when it
+        #: is first needed, since gevent cannot patch one that exists already.
         self._context: ssl.SSLContext | None = None
 
     def dial(self, deadline: float | None = None) -> Wire:
@@ -77,8 +77,8 @@ class Dialer:
     def _dialled(self, options: Options, deadline: float) -> Wire:
         targets = _targets(options)
         if time.monotonic() > deadline:
-            # Nothing can interrupt a resolver. By now requests were told that this failed; the
-            # late answer serves those that come next.
+            # Nothing can interrupt a resolver. Requests have been told by now that this failed. The
+            # late answer serves the next ones.
             deadline = time.monotonic() + self._seconds
         sock = _connected(targets, options, deadline)
         try:

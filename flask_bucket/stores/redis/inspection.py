@@ -1,7 +1,7 @@
-"""Inspection: what the commands ask of a server. The store has none of it, to stay small.
+"""Inspection: the commands' questions to a server.
 
-It works on a cluster as well: keys are looked for on every primary, and none is touched together
-with another.
+It is kept apart from the store, which stays small. It works on a cluster too: every primary is
+searched for keys, and no command names two keys.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .store import RedisStore
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What one server says of itself. None stands for what it would not say."""
+    """One server's report about itself. None stands for what it does not tell."""
 
     name: str
     engine: str
@@ -40,7 +40,7 @@ class Node:
     #: Bytes that it may use and uses; 0 for no bound.
     max_memory: int | None
     used_memory: int
-    #: What it does when memory is full, such as "noeviction".
+    #: Its policy for a full memory, such as "noeviction".
     eviction: str | None
     #: Whether it writes snapshots, and whether it writes a log of commands.
     snapshots: bool | None
@@ -49,11 +49,11 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What is kept under a key."""
+    """The contents of a key."""
 
     key: str
     kept: Kept
-    #: The limit of the last charge, where it was noted: neither key nor application tell it.
+    #: The limit of the last charge, if it was noted. Neither key nor application tells it.
     noted: Limit | None = None
 
 
@@ -113,7 +113,7 @@ class RedisServer:
                 yield from _states(keys, replies)
 
     def may_not(self, probe: str) -> list[str]:
-        """Return the commands that the commands here need, and the server's ACL forbids.
+        """Return the server commands that are needed here, but that its ACL forbids.
 
         :param probe: a key that is nobody's.
         """
@@ -134,7 +134,7 @@ class RedisServer:
         return forbidden
 
     def nodes(self) -> list[Node]:
-        """Return what each server that holds buckets says of itself."""
+        """Return the report of each server that holds buckets."""
         with _translated():
             return [_node(node) for node in primaries(self._redis)]
 

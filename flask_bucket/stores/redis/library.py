@@ -1,4 +1,4 @@
-"""The parts of redis-py that it does not promise to keep, and why each is touched.
+"""The parts of redis-py that it does not promise to keep, and why each is used.
 
 Charges go over connections of our own (``dialing.py``, ``wire.py``): redis-py's take half a round
 trip longer for each command, and count their timeouts for each step and each part of a reply. Its
@@ -7,8 +7,8 @@ URLs, options, credentials, exceptions and clients are used as they are. Beyond 
 * ``redis.connection.parse_url`` reads a URL exactly as ``redis.Redis.from_url`` does.
 * The attributes of a connection object (`ATTRIBUTES`) hold the options after redis-py's own
   checks and defaults. Such an object is made to be read, and never connects.
-* ``SSLConnection._wrap_socket_with_ssl`` turns the options of TLS into an ``SSLContext``. Around
-  an unconnected socket it loads the certificates, and shakes no hands.
+* ``SSLConnection._wrap_socket_with_ssl`` turns the options of TLS into an ``SSLContext``. Around an
+  unconnected socket it loads the certificates, without a handshake.
 * ``DefaultParser.parse_error`` makes the exception that belongs to an error reply. Before
   redis-py 6 only ``redis.cluster.ClusterParser`` knows redirections.
 * ``Retry._retries``, ``connection_pool.connection_class`` and ``connection_kwargs``,
@@ -56,7 +56,7 @@ def url_settings(url: str) -> dict[str, Any]:
 
 
 def tls_context(options: Options) -> ssl.SSLContext:
-    """Return the TLS context that the options ask for. Takes some 50 ms of a processor.
+    """Return the TLS context that the options ask for. Takes some 50 ms of CPU time.
 
     :raises OSError: if a certificate cannot be loaded.
     """
@@ -66,13 +66,13 @@ def tls_context(options: Options) -> ssl.SSLContext:
 
 
 def over_tls(options: Options, sock: socket.socket) -> socket.socket:
-    """Shake hands over TLS as redis-py does, with its checks of revocation (OCSP)."""
+    """Do the TLS handshake as redis-py does, with its checks of revocation (OCSP)."""
     wrapped: socket.socket = options._wrap_socket_with_ssl(sock)
     return wrapped
 
 
 def checks_revocation(options: Options) -> bool:
-    """Return whether the options ask for OCSP, which takes connections of its own."""
+    """Return whether the options ask for OCSP, which needs connections of its own."""
     return bool(options.ssl_validate_ocsp or options.ssl_validate_ocsp_stapled)
 
 

@@ -44,7 +44,7 @@ class Link:
     client: Callable[[], Any]
     #: Where keys must share a slot to be charged together: the slot of a key.
     slot: Callable[[str], int] | None = None
-    #: Where one server may fail and others not: the one that serves a key.
+    #: On several servers, the one that serves a key: it may fail while others do not.
     node: Callable[[str], Hashable] | None = None
     #: Whether the client was handed in: then it waits and retries by settings of its own.
     is_handed_in: bool = False
@@ -150,7 +150,7 @@ def _with_script(command: bytes) -> bytes:
     return command.replace(_NAMED, _WHOLE, 1)
 
 
-# How a call begins, after the number of its parts: it names the script, or brings it along.
+# How a call begins, after the number of its parts: it names the script, or contains it.
 _NAMED, _WHOLE = (
     packed(*words).partition(b"\r\n")[2] for words in (("EVALSHA", SCRIPT_SHA), ("EVAL", SCRIPT))
 )
@@ -202,7 +202,7 @@ def warn_of(client: Any) -> None:
     try:
         waits = Waits.of(client)
     except Exception:
-        return  # a client of another make, about which nothing is known
+        return  # not redis-py's client, so nothing is known about it
     if waits.repeats:
         logger.warning(
             "The client of Redis that was handed in sends a command that failed %s. A charge that "

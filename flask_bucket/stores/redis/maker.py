@@ -22,13 +22,12 @@ PATIENT = 2
 class Maker(Generic[Made]):
     """Makes one thing at a time, for one process: a connection, or the map of a cluster.
 
-    A thread begins when a request needs something that is not there, and ends when nothing more
-    is needed. An attempt that takes longer than it may is a failure, told to the requests that
-    come then without delay. The attempt itself goes on, since a resolver cannot be interrupted, and
-    its late result is kept.
+    A thread begins when a request needs something that is not there, and ends when nothing more is
+    needed. If an attempt takes too long, requests are told at once that it failed. The attempt
+    itself goes on, since a resolver cannot be interrupted, and its late result is kept.
 
     :param make: makes one, by a deadline on the monotonic clock, or raises a RedisError.
-    :param keep: puts one away, where requests find it.
+    :param keep: stores one where requests find it.
     :param is_wanted: says whether to make one more. Like `keep`, called with the lock held.
     :param seconds: that an attempt may take.
     """
@@ -42,7 +41,7 @@ class Maker(Generic[Made]):
     ) -> None:
         self._make, self._keep, self._is_wanted = make, keep, is_wanted
         self._seconds = seconds
-        #: Held to change anything here, and notified of each change.
+        #: Must be held to change anything here. Notified of each change.
         self.changed = threading.Condition()
         #: How many requests wait.
         self.waiting = 0
@@ -52,7 +51,7 @@ class Maker(Generic[Made]):
         self._vain = 0
         self._failures = 0
         self._failure = exceptions.RedisError()
-        #: If nobody was waiting at the last failure, the next request until this time hears of it.
+        #: If nobody was waiting at the last failure, the next request before this time is told.
         self._news_until = 0.0
 
     @property
@@ -116,8 +115,8 @@ class Maker(Generic[Made]):
             self._began, self._vain = time.monotonic(), 0
             threading.Thread(target=self._run, name="flask-bucket-maker", daemon=True).start()
         except BaseException as error:
-            # If a signal's handler raised, the thread may run all the same. Then there is one
-            # attempt more, which is better than none for ever.
+            # If a signal's handler raised, the thread may run all the same. Then there are two
+            # attempts, which is better than none.
             self._began = None
             if isinstance(error, RuntimeError):  # no more threads, or the interpreter shuts down
                 raise exceptions.ConnectionError(f"nothing connects: {error}") from error

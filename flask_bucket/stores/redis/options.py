@@ -45,7 +45,7 @@ class Waits:
 
     @classmethod
     def of(cls, client: Any) -> Waits:
-        """Return those of a client of redis-py."""
+        """Return the waits of a redis-py client."""
         options = library.options_of(client)
         return cls(
             options.socket_connect_timeout, options.socket_timeout, library.retries_of(client)

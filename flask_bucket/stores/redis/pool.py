@@ -172,7 +172,7 @@ class _Connections:
         """Close a connection whose call was cut short. Its answer would be taken for another's."""
         self._discard(wire)
         with self._maker.changed:
-            self._maker.changed.notify()  # somebody who waits may have a new one
+            self._maker.changed.notify()  # a request that waits may get a new one
 
     def close(self) -> None:
         self._closed = True
@@ -182,8 +182,8 @@ class _Connections:
         wire = self._maker.wait(self._one_idle, deadline, alone=not self.wires)
         took, wire.took = wire.took, 0.0
         if deadline - time.monotonic() < took / 2:
-            # Connecting is some round trips, and a charge is one. Rather than send it and not
-            # wait for the answer, leave the connection to the next request.
+            # Connecting takes several round trips, and a charge takes one. There is too little time
+            # left to wait for the answer, so leave the connection to the next request.
             self.give_back(wire)
             raise Connecting(f"connecting took {took:.2f} s; the next request has the connection")
         return wire

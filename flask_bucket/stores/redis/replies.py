@@ -1,4 +1,4 @@
-"""What the client library and the server say, in the words of the rest of the package."""
+"""Failures of the client library and the server, as the package's own errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...errors import BucketUnreadable, StoreUnavailable
 #: Everything that the client library raises when a call fails, whatever the reason.
 FAILURES = (RedisError, RedisClusterException, OSError)
 
-#: The server's words for a key that holds no bucket: another type, or a hash of other fields.
+#: How the server words that a key holds no bucket: another type, or other fields.
 _NOT_A_BUCKET = re.compile("WRONGTYPE|attempt to (compare|perform arithmetic|call|index)")
 
 

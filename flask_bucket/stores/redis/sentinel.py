@@ -1,4 +1,4 @@
-"""Sentinels: they are asked where the primary is, whenever a connection is made."""
+"""Sentinels: each time a connection is made, they are asked for the primary."""
 
 from __future__ import annotations
 

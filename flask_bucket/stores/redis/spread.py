@@ -26,7 +26,7 @@ PartOf = Callable[[str], Any]
 
 @dataclass(slots=True)
 class Part:
-    """What is charged in one call, and the reply to it."""
+    """The charges of one call, and the reply to it."""
 
     charges: list[Charge] = field(default_factory=list)
     shadow: list[Charge] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Part:
     def outcomes(
         self, returned: Iterable[Charge] = (), held: Iterable[Charge] = ()
     ) -> dict[int, Outcome]:
-        """Return what became of each charge, by its place in the decision.
+        """Return the outcome of each charge, by its place in the decision.
 
         :param returned: what the buckets get back after the reply.
         :param held: those of them that were taken earlier: a request that is to succeed must take

@@ -24,8 +24,8 @@ EXPECTED = (
     "(both also with rediss+; valkey may stand for redis)"
 )
 
-#: Scheme, topology, credentials, hosts, path and query. What comes before the last @ is a user's
-#: name and password. With a / ? or # in them, nobody could tell where they end.
+#: Scheme, topology, credentials, hosts, path and query. The user's name and password come before
+#: the last @. They hold no / ? or #, or nobody could tell where they end.
 _URL = re.compile(
     r"(?P<scheme>rediss?|unix)(?:(?<!unix)\+(?P<topology>sentinel|cluster))?://"
     r"(?P<credentials>[^/?#]*@)?(?P<hosts>[^/?#@]*)(?:/(?P<path>[^?#@]*))?(?P<query>\?[^#@]*)?"
@@ -92,7 +92,7 @@ def _place(url: object, defaults: Mapping[str, Any], options: Mapping[str, Any])
             raise ValueError("the service that the sentinels watch is missing after the hosts")
     elif database not in ("", "0"):
         raise ValueError("a cluster has the database 0 only")
-    # The host is another one for each connection.
+    # The host differs for each connection.
     kind, settings = _settings(parts, "", database, settings)
     if parts["topology"] == "cluster":
         return Place("cluster", kind, settings, nodes)
@@ -145,7 +145,7 @@ def _settings(
         made.setdefault("ssl_check_hostname", True)
     sample = _sample(kind, made)
     if kind is redis.SSLConnection and not library.checks_revocation(sample):
-        library.tls_context(kind(**made))  # here, whoever set a file finds out that it is missing
+        library.tls_context(kind(**made))  # raises here if a file is missing
     return kind, made
 
 

@@ -38,9 +38,9 @@ def packed(*words: bytes | str | int) -> bytes:
     return command
 
 
-#: What goes wrong in talking to a server: besides the system's errors, these are raised for a
-#: senseless reply, such as a list as a map's key, for lack of memory, and by patched sockets. Any
-#: other exception was raised by a signal's handler of the application, and surfaces.
+#: Raised when talking to a server fails: by the system, for a senseless reply such as a list as a
+#: map's key, for lack of memory, or by a patched socket. Any other exception comes from a signal
+#: handler of the application, and surfaces.
 BROKEN = (
     *(OSError, ValueError, TypeError, LookupError, AttributeError),
     *(RuntimeError, SystemError, MemoryError),
