@@ -82,9 +82,17 @@ def test_a_command_finds_a_server_that_ends_with_it(
         "print(url.partition(':')[0], redis.Redis.from_url(url).ping())"
     )
     done = run(environment, sys.executable, "-c", code)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "unix True\n", "")
+    assert (done.returncode, done.stdout) == (0, "unix True\n")
     assert eventually(lambda: not processes_of(tmp_path))
     assert left_in(tmp_path) == []
+
+
+def test_the_address_of_the_server_is_named_for_other_commands(
+    environment: dict[str, str],
+) -> None:
+    code = "import os; print(os.environ['FLASK_BUCKET_REDIS_URL'])"
+    done = run(environment, sys.executable, "-c", code)
+    assert done.stderr == f"Embedded Valkey at: {done.stdout}"
 
 
 def test_the_exit_status_is_the_command_s(environment: dict[str, str]) -> None:
@@ -96,7 +104,7 @@ def test_the_exit_status_is_the_command_s(environment: dict[str, str]) -> None:
     [
         ([], 2, "Expected a command"),
         (["--help"], 2, "Expected a command"),
-        (["no-such-command"], 127, "no-such-command cannot be run: No such file"),
+        (["no-such-command"], 127, "no-such-command cannot be run: no such program."),
     ],
 )
 def test_a_wrong_command_is_one_clear_line(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -23,6 +24,8 @@ def main(arguments: Sequence[str]) -> NoReturn:
         _fail(USAGE, 2)
     if os.environ.get(REDIS_URL):
         _fail(f"{REDIS_URL} names a server already. Unset it, or start the command alone.", 2)
+    if shutil.which(command[0]) is None:
+        _fail(f"{command[0]} cannot be run: no such program.", 127)
     try:
         server = start(watched=os.getpid())
     except NotStartedError as error:
@@ -30,6 +33,9 @@ def main(arguments: Sequence[str]) -> NoReturn:
     assert server.keeper.stdin is not None
     os.set_inheritable(server.keeper.stdin.fileno(), True)
     os.environ[REDIS_URL] = server.url
+    # Whoever wants to see the buckets from elsewhere, as flask bucket show does, needs the address.
+    sys.stderr.write(f"Embedded Valkey at: {server.url}\n")
+    sys.stderr.flush()
     try:
         os.execvp(command[0], command)  # the command is the user's
     except OSError as error:
