@@ -12,13 +12,13 @@ from .limits import SECOND, Limit, Number
 
 NAME = "at-once"
 
-#: Seconds after which a slot is free, whoever holds it, unless a rule says others.
+#: Seconds after which a slot is free in any case, unless a rule gives another number.
 HOLDS = 60
 
 #: No request runs for longer than a day, and a worker that dies costs its slots for this long.
 LONGEST = 86_400
 
-#: What the clock can tell apart.
+#: The clock's resolution.
 SHORTEST = Fraction(1, SECOND)
 
 
@@ -29,15 +29,15 @@ class AtOnce(Limit):
     body is streamed, that is until it is sent or closed.
 
     :param number: the slots, a whole number of at least 1.
-    :param holds: seconds after which a slot is free in any case, whatever became of the worker;
-        from a microsecond to a day. Set it to the server's own timeout for a request: one that
-        runs longer is no longer counted.
-    :param name: identifies the slots in the store, as that of a :class:`Limit` does its bucket; by
-        default ``at-once``.
+    :param holds: seconds after which a slot is free in any case, even if the worker died; from a
+        microsecond to a day. Set it to the server's own timeout for a request: a request that runs
+        longer is no longer counted.
+    :param name: identifies the slots in the store, as a :class:`Limit`'s name identifies its
+        bucket; by default ``at-once``.
     :raises ConfigError: for numbers outside these ranges.
 
-    It is a Limit of as many tokens as there are slots, which refills in `holds` seconds: slots
-    that nobody gives back are free by then.
+    It is a Limit with as many tokens as there are slots. They refill in `holds` seconds, because
+    slots that nobody gives back are free by then.
 
     >>> AtOnce(5)
     AtOnce(5)
@@ -66,7 +66,7 @@ class AtOnce(Limit):
 
     @classmethod
     def parse(cls, text: str, *, name: str | None = None) -> AtOnce:
-        """Read the text of one, such as ``"5 at once"``.
+        """Read a text such as ``"5 at once"``.
 
         :raises ConfigError: for anything else.
         """

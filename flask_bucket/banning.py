@@ -1,4 +1,4 @@
-"""Banning: the bans of one request: which are checked, and which count it."""
+"""Banning: which bans are checked for one request, and which count its refusal."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from .decisions import Charge, Decision, Outcome
 
 @dataclass(slots=True)
 class Banning:
-    """The bans of one request: each is checked once, and counts one refusal at most."""
+    """The bans of one request. Each is checked once, and counts at most one refusal."""
 
     #: The keys of the bans that were checked, and are not asked again. They count later refusals.
     #: A ban of a dry run is asked at each point until it has counted, or would have refused.
     checked: set[str] = field(default_factory=set)
     #: The keys of the bans that have counted a refusal.
     counted: set[str] = field(default_factory=set)
-    #: Whether a ban refused: such a request counts for none.
+    #: Whether a ban refused the request. Then no ban counts it.
     is_banned: bool = False
-    #: The latest refusal by a ban, and what the headers say of it.
+    #: The latest refusal by a ban, and the decision that the headers tell.
     _refusal: Decision | None = None
     _told: Decision | None = None
 
     def due(self, bill: Bill) -> Bill:
-        """Return a bill without what was checked or counted before."""
+        """Return a bill without the bans that were checked or counted before."""
         if not self.checked and not self.counted and not self.is_banned:
             return bill
         due = [

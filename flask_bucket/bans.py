@@ -20,13 +20,13 @@ EXPECTED = 'Expected "<limit> for [<multiple>] <unit>", such as "20/hour for 1 d
 
 _FOR = re.compile(r"\s+for\s+", re.IGNORECASE)
 
-#: No ban lasts longer, in seconds: its end would be no date.
+#: The longest ban, in seconds. The end of a longer one could not be written as a date.
 LONGEST = 100 * 365 * 86_400
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Ban:
-    """Refuses every request of a client that went on after being refused, for some time.
+    """Refuses every request of a client for some time, because it went on after being refused.
 
     `after` is a bucket of refusals: each refused request takes one token. The refusal that takes
     the last one begins the ban.
@@ -35,8 +35,8 @@ class Ban:
         as ``"20/hour for 1 day"``, and no `lasts`.
     :param lasts: how long a ban lasts: a text such as ``"1 day"``, a timedelta, or a number of
         seconds.
-    :param key_func: returns the client whose refusals are counted, and who is banned: by default
-        as the rule's or the Limiter's key function says. None counts nothing.
+    :param key_func: returns the client whose refusals are counted and who is banned; by default the
+        rule's or the Limiter's key function. If it returns None, nothing is counted.
     :param name: identifies the ban's bucket; ``[a-z][a-z0-9_.-]*``.
     :raises ConfigError: for anything that is not what was expected, and for a ban that cannot be
         counted exactly.
@@ -78,7 +78,7 @@ class Ban:
 
     @property
     def name(self) -> str:
-        """What identifies the ban's bucket."""
+        """The name that identifies the ban's bucket."""
         return self.after.name
 
     def named(self, name: str) -> Ban:
@@ -215,9 +215,8 @@ def _seconds(lasts: object) -> Fraction:
 
 
 def _owing(after: Limit, seconds: Fraction) -> Limit:
-    """Return the limit, counted in ticks in which the debt of a ban is exact.
-
-    The finest such ticks: a longer debt needs coarser ones than the capacity does.
+    """Return the limit, counted in the finest ticks in which the debt of a ban is exact. They may
+    be coarser than those that the capacity needs.
     """
     for tick in TICKS:
         counted = after.in_ticks_of(tick)

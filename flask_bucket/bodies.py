@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 #: returned, and again with True once the body has been sent or never will be.
 End = Callable[[bool], bool]
 
-#: Where an environ has the ends of its request.
+#: The key of an environ that holds the ends of its request.
 _ENDS = "flask_bucket.ends"
 
-#: The statuses, beside 1xx, of responses without a body.
+#: The statuses of responses without a body, in addition to 1xx.
 _WITHOUT_BODY = (204, 304)
 
 
 class Watched:
-    """A WSGI application of which the end of each request is told.
+    """A WSGI application that tells the end of each request.
 
-    Flask's hooks do not tell it. A teardown function that fails keeps those after it from being
-    called, the copies of a context are torn down too, and a later hook may put another body in the
-    place of the one that our hook saw.
+    Flask's hooks cannot tell it. A teardown function that fails keeps the later ones from being
+    called, copies of a context are torn down too, and a later hook may replace the body that our
+    hook saw.
     """
 
     def __init__(self, wsgi_app: WSGIApplication) -> None:
@@ -53,9 +53,9 @@ class Watched:
 
 
 def ends_of(environ: WSGIEnvironment) -> dict[int, End] | None:
-    """Return the ends of a request, to which one can be added; None if nobody tells its end.
+    """Return the list of ends of a request, for adding one; None if nobody tells its end.
 
-    Nobody does for a context that is made by hand, or for one that is used again later.
+    Nobody does for a context that is made by hand, or that is used again later.
     """
     ends: dict[int, End] | None = environ.get(_ENDS)
     return ends
@@ -98,7 +98,7 @@ class Body:
 
 
 def is_sent_later(response: Response, environ: WSGIEnvironment) -> bool:
-    """Return whether a body is still to be streamed once the response is made, and told of."""
+    """Return whether a body is streamed after the response is made, and its end can be told."""
     if response.is_sequence or ends_of(environ) is None:
         return False
     status = response.status_code
@@ -117,9 +117,10 @@ def _told(body: Any, environ: WSGIEnvironment, ends: Iterable[End]) -> Iterable[
         for end in ends:
             end(True)
 
-    # A server recognises what its own wrapper made, and sends the file faster. Nothing may stand in
-    # the place of that. So its close, which servers always call, is replaced on the object itself,
-    # which serves this request alone. What Werkzeug does not pass through is a ClosingIterator.
+    # A server recognises the object that its own wrapper made, and sends the file faster. So that
+    # object must stay. Its close, which servers always call, is replaced on the object itself,
+    # which serves this request alone. If Werkzeug does not pass a body through, it is a
+    # ClosingIterator.
     if environ.get("wsgi.file_wrapper") is not None and not isinstance(body, ClosingIterator):
         with suppress(AttributeError):  # a generator, or an object written in C
             body.close = partial(_closed, getattr(body, "close", None), over)

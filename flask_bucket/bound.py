@@ -43,7 +43,7 @@ class BoundBan:
 
     ban: Ban
     key_func: KeyFunc
-    #: The rest of its keys after the client.
+    #: The part of its keys after the client.
     ending: str
 
     @classmethod
@@ -172,7 +172,7 @@ def policies_of(bounds: Iterable[BoundRule]) -> dict[str, str]:
 class Facts:
     """The facts of a request that rules depend on. Here, those of the current request.
 
-    Whoever charges a plan without a live request, such as a simulation, brings facts of its own.
+    To charge a plan without a live request, as a simulation does, pass other facts.
     """
 
     def __init__(self) -> None:
@@ -180,7 +180,7 @@ class Facts:
         self._clients: dict[int, str | None] = {}
 
     def name(self, key_func: KeyFunc | None, client: str) -> None:
-        """Note a client that is known already, in place of asking its key function."""
+        """Note a client that is known already, instead of asking its key function."""
         self._clients[id(key_func)] = client
 
     def client(self, bound: BoundRule) -> str | None:
@@ -207,11 +207,11 @@ class Facts:
 
 @lru_cache(maxsize=1000)
 def _apart(scope: str, limits: tuple[Limit, ...]) -> tuple[Named, ...]:
-    """Name the limits that a function returned: those with other numbers have other buckets.
+    """Name the limits that a function returned, so that each set of numbers has its own buckets.
 
-    Otherwise "1/minute" for one request and "10/minute" for the next would drink from each other.
-    A limit that was given a name is one bucket, and its balance is carried over. Its key does not
-    tell its numbers, so its text is noted with the bucket.
+    Otherwise "1/minute" for one request and "10/minute" for the next would take each other's
+    tokens. A limit that was given a name is one bucket, and its balance is carried over. Its key
+    does not tell its numbers, so its text is noted with the bucket.
     """
     named = []
     for given, limit in zip(limits, distinct_names(limits), strict=True):
@@ -263,7 +263,7 @@ def read_numbers(scope: str, name: str) -> Limit | None:
 
 
 def _lease(rule: Rule, seconds: float, *, dry_run: bool) -> float:
-    """Return the lease of a rule: its own, or the setting where that makes sense."""
+    """Return the lease of a rule: its own, or the setting's where a lease is possible."""
     if rule.deduct_when is not None or rule.dry_run or dry_run:
         return 0.0
     return seconds if rule.lease is None else rule.lease

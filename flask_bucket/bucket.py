@@ -15,10 +15,10 @@ from .limits import EXACT, SECOND, Limit
 from .rows import Role, Row, bans_that_count
 from .slots import Holders, Slots, last_free
 
-#: A clock that is behind a bucket by no more than this is late; by more, it was set back.
+#: A time before a bucket's is late if the gap is at most this; otherwise the clock was set back.
 STEP_TOLERANCE = SECOND
 
-#: How much longer than the time to full a bucket is kept, in milliseconds.
+#: How long a bucket is kept after it is full, in milliseconds.
 TTL_MARGIN = 60_000
 
 
@@ -34,7 +34,8 @@ class State:
     scale: int
 
 
-#: What a store keeps under a key. An absent bucket is full, and of absent slots none is held.
+#: The value that a store keeps under a key. An absent bucket is full. Of absent slots, none is
+#: held.
 Kept = State | Holders
 
 
@@ -142,7 +143,7 @@ def settle(states: Mapping[str, Kept], charges: Sequence[Charge], now: int) -> M
 def outcome(
     charge: Charge, shadow: bool, needed: int, taken: int, tokens: int, last_refill: int, now: int
 ) -> Outcome:
-    """Say in seconds and whole tokens what became of one charge.
+    """Return the outcome of one charge, in seconds and whole tokens.
 
     :param needed: the tokens that the bucket must hold before it affords the charge; 0 if it
         did afford it.
@@ -165,7 +166,7 @@ def outcome(
         wait_for = _time_to(limit, needed * limit.scale, tokens, last_refill, now) or 1
     full_in = _time_to(limit, limit.full, tokens, last_refill, now)
     if charge.kind == "ban" and wait_for:
-        full_in = wait_for  # clients hear when the ban is over, not when all is forgotten
+        full_in = wait_for  # clients are told when the ban is over, not when its bucket is full
     return Outcome.of(charge, shadow, tokens, wait_for, full_in, taken)
 
 
@@ -196,7 +197,7 @@ class _Buckets:
         self._now = now
 
     def look(self, charge: Charge) -> None:
-        """See the bucket as it stands now. An absent one is full for whoever looks."""
+        """Return the bucket as it stands now. An absent bucket is full."""
         key, limit, stored = charge.key, charge.limit, self._states.get(charge.key)
         if charge.kind == "slot":
             if key not in self._slots:
@@ -255,7 +256,7 @@ class _Buckets:
         return self.add(charge, -max(0, min(most, state.tokens // limit.scale)))
 
     def count(self, ban: Row) -> None:
-        """Take one token for a refusal, if there is one. A ban that is left without begins."""
+        """Take one token for a refusal, if there is one. If it was the last, the ban begins."""
         key, (state, limit) = ban.charge.key, self._seen[ban.charge.key]
         if state.tokens < limit.scale or key in self._counted:
             return
@@ -270,7 +271,7 @@ class _Buckets:
         self._put(key, state, limit)
 
     def outcome(self, row: Row) -> Outcome:
-        """Say what became of a charge, once all are charged."""
+        """Return the outcome of a charge, once all are charged."""
         charge, needed = row.charge, row.needed
         if charge.kind == "slot":
             holders = self._slots[charge.key].holders

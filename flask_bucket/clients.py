@@ -28,7 +28,7 @@ CARRIERS = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
 #: Where an application keeps the warnings about missing addresses that it has logged.
 _WARNED = "flask_bucket_no_address"
 
-#: What servers and proxies report for a client at a unix socket.
+#: The addresses that servers and proxies report for a client at a unix socket.
 _UNIX_SOCKETS = re.compile("|localhost|<local>|unix:.*", re.DOTALL)
 
 _AT_A_SOCKET = (
@@ -51,9 +51,9 @@ logger = logging.getLogger("flask_bucket")
 def client_address() -> str:
     """Return the client's address, as the key of its buckets.
 
-    An IPv6 address is cut to its network (``BUCKET_IPV6_PREFIX``, default /64), since whoever
-    has one such address has them all. An IPv4 address carried in IPv6 is unwrapped. A port, which
-    some proxies write, and a zone are dropped. Behind a proxy, apply
+    An IPv6 address is cut to its network (``BUCKET_IPV6_PREFIX``, default /64), since a client that
+    has one of its addresses usually has all of them. An IPv4 address carried in IPv6 is unwrapped.
+    A zone is dropped, and so is a port, which some proxies add. Behind a proxy, apply
     :class:`werkzeug.middleware.proxy_fix.ProxyFix`: X-Forwarded-For is not read here, because
     anyone may write it.
     """
@@ -69,7 +69,7 @@ def client_address() -> str:
 
 
 def _warn_of_no_address(given: str) -> None:
-    """Log that clients cannot be told apart: each reason once for an application."""
+    """Log that clients cannot be told apart, once for each reason and application."""
     warning = _AT_A_SOCKET if _UNIX_SOCKETS.fullmatch(given) else _NO_ADDRESS
     logged = current_app.extensions.setdefault(_WARNED, set())
     if warning not in logged:

@@ -20,7 +20,7 @@ PREFIX = "BUCKET_"
 POLICIES = ("allow", "deny", "local")
 FORMATS = ("json", "problem")
 
-#: What is no option of a connection here, and the key that says it.
+#: Options of a connection that have a key of their own, and that key.
 OWN_OPTIONS = {
     "url": "BUCKET_REDIS_URL",
     "timeout": "BUCKET_TIMEOUT",
@@ -160,7 +160,7 @@ class Config:
     redis_url: Annotated[str | None, _text] = field(default=None, repr=False)
     #: Further arguments for redis-py's connections.
     redis_options: Annotated[Mapping[str, Any], _options] = field(default_factory=dict, repr=False)
-    #: What every key begins with.
+    #: The start of every key.
     key_prefix: Annotated[str, _prefix] = "bucket"
     #: If set, clients are stored only as digests keyed with it.
     key_secret: Annotated[str | None, _text] = field(default=None, repr=False)
@@ -180,7 +180,7 @@ class Config:
     connect_timeout: Annotated[float, _number(0, 3600, "seconds")] = 2.0
     #: Connections in each process.
     max_connections: Annotated[int, _whole(1, 100_000, "connections")] = 50
-    #: What happens to requests while Redis is out of reach: allow, deny, local.
+    #: The policy for requests while Redis is out of reach: allow, deny, local.
     on_error: Annotated[str, _one_of(POLICIES)] = "allow"
     #: Seconds between tries during an outage.
     recovery_interval: Annotated[float, _number(0, 3600, "seconds")] = 1.0
@@ -196,7 +196,7 @@ class Config:
     dry_run: Annotated[bool, _switch] = False
     #: Seconds for which each worker takes tokens of hot buckets ahead; 0 is off.
     lease: Annotated[float, checked_lease] = 0.0
-    #: All workers on all machines; by default as WEB_CONCURRENCY says. Leases need to know.
+    #: The number of workers on all machines, which leases need; by default WEB_CONCURRENCY.
     workers: Annotated[int | None, _workers] = None
 
     @property
@@ -230,7 +230,7 @@ class Config:
 
 
 def _refuse_lookalike(key: str, known: Iterable[str]) -> None:
-    """Refuse a key that was meant to be ours. BUCKET_NAME of an object storage was not."""
+    """Refuse a key that was meant to be ours. BUCKET_NAME, of an object storage, is not refused."""
     name = key.removeprefix(PREFIX)
     # The prefix that all keys share would make any two of them look alike.
     if close := meant(name, [k.removeprefix(PREFIX) for k in known], at_most=2):

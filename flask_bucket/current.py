@@ -6,6 +6,6 @@ from flask import Request, request
 
 
 def current_request() -> Request:
-    """Return the current request itself: each look through Flask's proxy takes its time."""
+    """Return the current request itself. Each access through Flask's proxy costs time."""
     found: Request = request._get_current_object()  # type: ignore[attr-defined]  # the proxy's
     return found

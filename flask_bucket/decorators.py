@@ -105,7 +105,7 @@ NOT_EXEMPT = Exemption(application=False, blueprint=False, default=False)
 
 @dataclass(slots=True, eq=False)
 class Registry:
-    """Everything that was said through one Limiter, for all of its applications."""
+    """Everything that was set on one Limiter, for all of its applications."""
 
     name: str
     _: KW_ONLY
@@ -131,7 +131,7 @@ class Registry:
     enabled: bool | None = None
     #: How many functions of each name were limited since the latest application was added.
     named: Counter[str] = field(default_factory=Counter)
-    #: Counts the changes that may make earlier plans wrong.
+    #: Counts the changes after which earlier plans may be wrong.
     version: int = 0
 
     def decorate(
@@ -165,7 +165,8 @@ class Registry:
             @wraps(function)
             async def wrapper(*args: Any, **kwargs: Any) -> Any:
                 if in_thread:
-                    # A running loop can await nothing from within, so that happens elsewhere.
+                    # A running loop cannot be waited for from within, so another thread runs the
+                    # call.
                     refusal = await asyncio.to_thread(charge, decoration)
                 else:
                     refusal = charge(decoration)

@@ -17,7 +17,7 @@ from .current import current_request
 from .exchange import Exchange, exchanges_of
 from .holdings import Holdings
 
-#: What is current for one request. From Flask 3.2 on, it is the application's context too.
+#: The context of one request. From Flask 3.2 on, it is the application's context too.
 _CONTEXT = vars(flask_globals).get("request_ctx", flask_globals.app_ctx)
 
 
@@ -32,7 +32,7 @@ class Endings:
         self._app = app
         self._name = name
         self._settle = settle
-        #: Whether contexts are watched: some that were made by hand hold slots.
+        #: Whether contexts are watched, because some that were made by hand hold slots.
         self._watches_contexts = False
         self.after_fork()
         forks.watch(self)
@@ -40,7 +40,7 @@ class Endings:
             app.wsgi_app = Watched(app.wsgi_app)  # type: ignore[method-assign]  # as Flask has it
 
     def after_fork(self) -> None:
-        """Begin with a lock of this process's own."""
+        """Make a new lock in a forked child."""
         self._lock = Lock()
 
     def holdings(self, exchange: Exchange) -> Holdings:
@@ -52,10 +52,7 @@ class Endings:
         return exchange.holdings
 
     def watch(self, exchange: Exchange) -> None:
-        """Have a request settled at its end.
-
-        Also if it has no answer, and after a streamed body.
-        """
+        """Have a request settled at its end, also if it has no answer, and after a streamed body."""
         ends = ends_of(current_request().environ)
         if ends is not None:
             ends[id(exchange)] = partial(self._end, exchange)
@@ -82,9 +79,9 @@ class Endings:
 
 
 def _current_context() -> int:
-    """Return what tells the context of a request from its copies.
+    """Return an object that tells the context of a request from its copies.
 
-    ``copy_current_request_context`` hands the same request to a thread in another context. When
-    the thread has done its work, that copy is torn down, and the request goes on.
+    ``copy_current_request_context`` gives a thread the same request in another context. When the
+    thread is done, that copy is torn down, and the request goes on.
     """
     return id(_CONTEXT._get_current_object())

@@ -1,4 +1,4 @@
-"""Endpoints: the functions and blueprints that serve one, and what was said about them."""
+"""Endpoints: the functions and blueprints that serve one, and the limits on them."""
 
 from __future__ import annotations
 
@@ -62,15 +62,15 @@ class Endpoints:
         return [DispatchLimit(tuple(rules)) for rules in groups if rules]
 
     def misplaced(self, endpoint: str, function: View, method: str) -> list[Rule]:
-        """Return the rules of decorators above ``@app.route``, which the view never runs through.
+        """Return the rules of decorators above ``@app.route``, which Flask never calls.
 
         Such a wrapper serves no endpoint of this application, while the function that it wraps
-        does. Other applications are not asked: nobody can know when one that is done with is gone.
+        does. Other applications are not asked: nobody knows when one of them is no longer used.
         """
         if method == "OPTIONS" and not self._answers_options(endpoint):
             return []  # Flask's automatic answer reaches no view
         in_place = self.decorations(function)
-        # An inner function is kept in mind by the same decorations as what stands around it.
+        # The same decorations remember an inner function and the wrappers around it.
         found: dict[Decoration, tuple[Rule, ...]] = {}
         for inner in chain(function):
             for decoration in self._registry.decorations_of(inner):
@@ -144,7 +144,7 @@ def blueprint_names(endpoint: str) -> list[str]:
 
 
 def _start_alike(rules: tuple[Rule, ...], others: tuple[Rule, ...]) -> bool:
-    """Return whether rules start with the same ones. Equal ones are others."""
+    """Return whether rules start with the same objects. Equal ones are different rules."""
     return all(rule is other for rule, other in zip(rules, others, strict=False))
 
 

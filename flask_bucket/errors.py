@@ -7,7 +7,8 @@ from __future__ import annotations
 
 
 class ConfigError(ValueError):
-    """Something was set up wrong: the message says what was given, what was expected, what to do.
+    """Something was set up wrong. The message says what was given, what was expected, and what to
+    do.
 
     Raised as early as the mistake can be seen: where a limit is written, or at ``init_app``.
     """

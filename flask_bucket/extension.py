@@ -1,4 +1,4 @@
-"""Limiter: the extension object, and everything that an application says to it."""
+"""Limiter: the extension object, the public interface."""
 
 from __future__ import annotations
 
@@ -97,13 +97,13 @@ class Limiter:
             has_async=any(map(inspect.iscoroutinefunction, functions)),
             redis=redis,
         )
-        #: A view that tells the client, as JSON, what is left in its buckets. Nothing is charged.
+        #: A view that tells the client what is left in its buckets, as JSON. It charges nothing.
         self.status_view = self._registry.exempt(Exemption(), status_view_of(name))
         if app is not None:
             self.init_app(app)
 
     def init_app(self, app: Flask) -> None:
-        """Limit an application, as its configuration says. Connects to nothing yet.
+        """Limit an application as its configuration says. Connects to nothing yet.
 
         docs/configuration.md lists the keys. Each can be set in the environment by
         ``app.config.from_prefixed_env()``, with ``FLASK_`` before it; a key that is set wins over
@@ -162,15 +162,15 @@ class Limiter:
         :param rule: a text such as ``"5/second burst 20"``, a Limit, a list of these, or a
             function that returns one of them, or None for no limit now; or a Rule, which has
             its options already.
-        :param burst: the capacity, for a text that says none.
+        :param burst: the capacity, for a text without one.
         :param capacity: instead of `rule`, with `refill_rate` and `per` (seconds): see
             :class:`~flask_bucket.Limit`.
-        :param key_func: returns the client, if not by the Limiter's own.
+        :param key_func: returns the client; by default the Limiter's key function.
         :param scope: limits with the same scope and name share a bucket, over all endpoints. May
             be a function of the endpoint. A view's own scope is its endpoint, so that the name
             of one shares its view's buckets.
         :param name: identifies the limit in its scope; by default its period in words.
-        :param per_method: count each method for itself.
+        :param per_method: count each method separately.
         :param methods: the methods to limit; by default all.
         :param cost: tokens, or a function that returns them. A cost above the capacity is
             refused for ever, and a cost of 0 is always allowed.
@@ -187,7 +187,7 @@ class Limiter:
             no call; 0 for none, and by default as ``BUCKET_LEASE`` says.
         :param holds: of a limit such as ``"5 at once"``, the seconds after which a slot is free
             in any case; by default 60.
-        :param ban: closes this limit alone to a client that goes on after it refused: a
+        :param ban: closes only this limit to a client that goes on after it was refused: a
             :class:`~flask_bucket.Ban`, or a text such as ``"5/hour for 1 day"``.
         :raises ConfigError: for anything that is not what was expected.
         """
@@ -242,8 +242,8 @@ class Limiter:
     ) -> Any:
         """Free a view or a Blueprint of application, blueprint and default limits.
 
-        A limit on the view itself counts all the same, and so does one of a Blueprint inside
-        the exempted one. Usable as a decorator, at any place.
+        A limit on the view itself still counts, and so does one of a Blueprint inside the exempted
+        one. It can be a decorator, in any position.
 
         :param application: False keeps the application's limits in force.
         :param blueprint: False keeps the Blueprints' limits in force.
@@ -257,7 +257,7 @@ class Limiter:
     def request_filter(self, passes: Filter) -> Filter:
         """Register a function that lets a request pass without any limit by returning True.
 
-        It is asked once, where the first limit of the request could be charged.
+        It is called once, before the first limit of the request is charged.
         """
         checked_function("A request filter", passes)
         self._registry.filters.append(plain(passes))
@@ -292,14 +292,14 @@ class Limiter:
     ) -> Decision:
         """Charge a bucket that belongs to no view, and return the decision.
 
-        Works wherever there is an application context: in a view, a task, a command.
+        Needs an application context: a view, a task or a command has one.
 
         :param limit: a Limit, or a text for one or several.
         :param key: the client.
         :param cost: tokens; 0 looks without taking.
-        :param scope: sets buckets of the same client apart. The bucket is shared with a rule of
-            this ``scope``, and with a view of this endpoint, if its limit has the same name. So
-            an endpoint named ``manual`` shares buckets with calls that give no scope.
+        :param scope: tells buckets of the same client apart. A rule with this ``scope`` shares the
+            bucket if its limit has the same name, and so does a view with this endpoint. So an
+            endpoint named ``manual`` shares buckets with calls that give no scope.
         :raises ConfigError: for a limit, a key or a cost that cannot be used.
         """
         enforcer = current_enforcer(self.name)
@@ -329,9 +329,9 @@ class Limiter:
     def reset_current(self) -> None:
         """Forget the buckets that the view's own limits charged for the current request.
 
-        For a login that succeeds: it forgives the failures before it. The buckets of application,
-        blueprint and default limits stay as they are, and so do those with a `scope`, since
-        other views or other clients' guesses are counted in them.
+        Use it for a login that succeeds, to forgive the failures before it. It leaves the buckets
+        of application, blueprint and default limits, and those with a `scope`, since they also
+        count other views or other clients' guesses.
         """
         exchange = self._exchange
         refills = [] if exchange is None else exchange.forgiven()
@@ -339,10 +339,10 @@ class Limiter:
             current_enforcer(self.name).store.settle(refills)
 
     def health(self) -> Health:
-        """Return how the store does, for a health endpoint: no call is made for it.
+        """Return the health of the store, for a health endpoint. It makes no call.
 
         Its ``state`` is ``"ok"``, ``"connecting"`` (a connection is being made), ``"degraded"``
-        (BUCKET_ON_ERROR decides) or ``"recovering"``. None of them is a reason for a restart.
+        (BUCKET_ON_ERROR decides) or ``"recovering"``. No state is a reason for a restart.
         """
         return health_of(current_enforcer(self.name).store)
 
@@ -354,11 +354,11 @@ class Limiter:
         return describe(current_enforcer(self.name), spec)
 
     def settle(self, cost: int) -> None:
-        """Say what the current request really cost, once that is known.
+        """Set the real cost of the current request, once it is known.
 
-        The limits that its view was charged are corrected by the difference, in one call after
-        the response; a debt is possible. If some of them were written with a `cost`, only these:
-        the others count requests. While a response is streamed, this works as well.
+        After the response, one call corrects the limits that its view was charged by the
+        difference; this may leave a debt. If some of these limits were written with a `cost`, only
+        they are corrected: the others count requests. It also works while a response is streamed.
 
         :param cost: tokens, in place of the cost that was charged.
         :raises ConfigError: for anything but a whole number of at least 0.

@@ -1,4 +1,4 @@
-"""The first request of an application shows signs of a wrong set-up. They are logged once."""
+"""Warnings about a wrong set-up that the first request of an application shows, logged once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ logger = logging.getLogger("flask_bucket")
 
 
 def warn_of_setup(request: Request, *, in_process: bool) -> None:
-    """Log what a request shows: several processes without Redis, or a proxy without ProxyFix.
+    """Log the mistakes that a request shows: several processes without Redis, or no ProxyFix.
 
     :param in_process: whether the buckets are kept in this process.
     """

@@ -13,18 +13,18 @@ from weakref import WeakSet
 
 
 class Forked(Protocol):
-    """An object that must not be used in a child as it was in the parent."""
+    """An object that a child must not use as it was in the parent."""
 
     def after_fork(self) -> None:
         """Begin anew. Called in the child, before anything else runs there."""
 
 
-#: Mutable, and of the whole process, as forks are. It keeps nothing alive.
+#: Mutable and global, because a fork concerns the whole process. It keeps nothing alive.
 _watched: WeakSet[Forked] = WeakSet()
 
 
 def watch(thing: Forked) -> None:
-    """Have an object told of each fork, in the child."""
+    """Call an object's `after_fork` in each forked child."""
     _watched.add(thing)
 
 

@@ -1,4 +1,4 @@
-"""Functions that users hand in: checked, called without awaiting, and looked into."""
+"""Functions that users pass in: checked, called without awaiting, and unwrapped."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _loop_runs() -> bool:
 
 
 def is_same(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
-    """Return whether two functions are the same, whatever :func:`plain` made of each."""
+    """Return whether two functions are the same, also after :func:`plain`."""
     return one == other or _written(one) == _written(other)
 
 
@@ -104,9 +104,9 @@ def chain(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
 
 
 def is_application(app: object) -> bool:
-    """Return whether an object is a Flask application, by what it has.
+    """Return whether an object is a Flask application, by its attributes.
 
-    Its class does not tell: instrumentation replaces ``flask.Flask`` before or after our import.
+    Its class is no sign: instrumentation may replace ``flask.Flask`` before or after our import.
     """
     return hasattr(app, "wsgi_app") and hasattr(app, "extensions")
 

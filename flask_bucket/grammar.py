@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from .errors import ConfigError
 
-#: No limit needs a longer text. One without a bound could take long to read.
+#: No limit needs a longer text, and a very long one could take long to read.
 LONGEST_TEXT = 4_000
 
 #: The seconds in each unit, largest first, under the word that names and texts use.
@@ -89,7 +89,7 @@ def read(text: str) -> tuple[int, Fraction, Fraction]:
 
 
 def _meant(text: str) -> str | None:
-    """Return what to write for a text that is something else than a rate, if that is clear."""
+    """Return what to write instead of a text that is not a rate, if that is clear."""
     if len(text) > LONGEST_TEXT:
         return None
     if read_at_once(text) is not None:

@@ -11,7 +11,7 @@ from .decisions import Charge, Decision
 from .plans import Point
 from .rules import Rule
 
-#: A slot's key, and what counts it: the store, or the policy of an outage.
+#: A slot's key, and where it is counted: in the store, or in the process during an outage.
 Slot = tuple[str, str]
 
 #: Where in the request a slot was taken, and its charge.
@@ -20,7 +20,7 @@ Held = tuple[Point, Charge]
 
 @dataclass(slots=True)
 class Holdings:
-    """The slots of one request. A slot is given back by whoever was the first to hold it.
+    """The slots of one request. The first to hold a slot gives it back.
 
     Threads that work for the request with copies of its context share them. So each change is one
     step of a dictionary, and needs no lock.
@@ -30,7 +30,7 @@ class Holdings:
     #: is charged.
     member: str = field(default_factory=lambda: token_urlsafe(12))
     held: dict[Slot, Held] = field(default_factory=dict)
-    #: What the store was asked for, and has not answered.
+    #: The charges that the store was asked for and has not answered.
     asked: dict[Slot, Held] = field(default_factory=dict)
     #: The blocks that were entered and not left yet: where each was charged, and its rules.
     blocks: dict[Point, Sequence[Rule]] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Holdings:
 
     @property
     def charges(self) -> list[Charge]:
-        """What is held, or may be."""
+        """The slots that are held, or may be."""
         held, asked = self.held.copy(), self.asked.copy()
         return [charge for _, charge in (*held.values(), *asked.values())]
 

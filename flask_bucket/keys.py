@@ -148,7 +148,7 @@ class KeyParts:
         return f":{self.scope}:{self.name}"
 
     def readable(self) -> KeyParts:
-        """Return the parts as people wrote them, where they are not digests."""
+        """Return the parts as they were written, except for digests."""
         return KeyParts(self.prefix, *map(unquote, (self.client, self.scope, self.name)))
 
 

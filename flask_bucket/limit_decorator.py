@@ -1,4 +1,4 @@
-"""What ``limiter.limit(...)`` returns."""
+"""LimitDecorator: the object that ``limiter.limit(...)`` returns."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from typing import overload
 from . import grammar
 from .errors import ConfigError
 
-#: What a limit's numbers may be.
+#: The types of a limit's numbers.
 Number = int | float | Decimal | Fraction
 
 #: Lua's numbers are doubles. Integers are exact below this bound, and not above it.
@@ -275,7 +275,7 @@ def distinct_names(limits: Iterable[Limit], taken: set[str] | None = None) -> tu
 
 
 def distinct_name(name: str, taken: set[str]) -> str:
-    """Return a name with a number, if it is taken. What is returned is taken from then on."""
+    """Return a name, with a number if it is taken. The returned name is taken from then on."""
     distinct, n = name, 1
     while distinct in taken:
         n += 1

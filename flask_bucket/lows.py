@@ -35,7 +35,7 @@ class Lows:
         forks.watch(self)
 
     def after_fork(self) -> None:
-        """Begin with nothing known, and a lock of this process's own."""
+        """Begin empty, with a new lock."""
         self._known: LRUCache[str, str] = LRUCache(KEPT)
         self._lock = Lock()
 
@@ -68,7 +68,7 @@ class Lows:
             return [o for key, o in outcomes.items() if self._has_fallen(o, parts[key])]
 
     def _falls(self, outcome: Outcome, low: Fraction) -> bool:
-        """Note what a charge left, and return whether it took the bucket past its mark."""
+        """Note the tokens left by a charge; return whether it took the bucket past its mark."""
         capacity, key = outcome.limit.capacity, outcome.key
         before = outcome.remaining + outcome.cost
         if before >= capacity * (1 - low / 2):

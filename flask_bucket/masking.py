@@ -1,7 +1,7 @@
 """Masking: settings as they may be shown, in errors, logs and reprs. One place for all secrets.
 
-Error trackers store messages and the reprs of local variables. So nothing that may be a password
-is in either, however malformed the setting is: what cannot be told apart from one is hidden.
+Error trackers store messages and the reprs of local variables. So neither holds anything that may
+be a password, however malformed the setting is. Any part that may be one by mistake is hidden.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from inspect import isroutine
 
 HIDDEN = "***"
 
-#: What a setting or an option is called that holds a secret, or names a user.
+#: Names of settings and options that hold a secret, or name a user.
 _SECRET = re.compile("pass|secret|token|credential|user|auth|key_?data", re.IGNORECASE)
 
 #: A URL whose every part is where it belongs.
@@ -99,7 +99,7 @@ def is_secret(name: str) -> bool:
 
 
 def shown(value: object) -> str:
-    """Return how to show a value that is not what was expected, and may be a URL.
+    """Return how to show an unexpected value, which may be a URL.
 
     Any part of a list or of an object, such as a pool of connections, may be a password.
 

@@ -1,4 +1,4 @@
-"""Words for those who move over from Flask-Limiter: what to write in place of its names.
+"""Messages for users who move over from Flask-Limiter: what to write in place of its names.
 
 Nothing here decides about a request. docs/migration.md has the whole story.
 """
@@ -173,7 +173,7 @@ def without_a_name(given: object) -> ConfigError:
 def leftovers(settings: Mapping[str, Any], extensions: Mapping[str, Any]) -> dict[str, str]:
     """Return the keys of Flask-Limiter that an application has without using it.
 
-    They are not read: a forgotten RATELIMIT_DEFAULT would mean no limit, and no word about it.
+    They are not read, so a forgotten RATELIMIT_DEFAULT would silently mean no limit.
 
     :param extensions: the application's, where Flask-Limiter stands while it is in use.
     :returns: what to do instead, by key.

@@ -50,8 +50,8 @@ def networks(*texts: str) -> Callable[[], bool]:
 def client_network(v4: int = 24, v6: int = 48) -> KeyFunc:
     """Make a key function that returns the network of the client's address.
 
-    An attacker who has a whole network has an address for each request. A limit by network beside
-    the limit by address stops that.
+    An attacker who has a whole network has an address for each request. A limit by network, in
+    addition to the limit by address, stops that.
 
     :param v4: leading bits of an IPv4 address that make a network.
     :param v6: leading bits of an IPv6 address that make a network.

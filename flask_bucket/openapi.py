@@ -1,4 +1,4 @@
-"""OpenAPI: what limits add to the specification of an API."""
+"""OpenAPI: adds limits to the specification of an API."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def _has_rates(bound: BoundRule) -> bool:
 
 
 def _starts(spec: Spec) -> Iterator[str]:
-    """Yield what the URLs of an application may begin with, before the paths of a specification."""
+    """Yield the prefixes of an application's URLs before the paths of a specification."""
     for server in spec.get("servers") or ():
         yield urlsplit(server.get("url", "")).path.rstrip("/")
     yield spec.get("basePath", "").rstrip("/")

@@ -1,4 +1,4 @@
-"""Reports: what an application is told of its limits, in signals and in the log."""
+"""Reports: the signals and log records about an application's limits."""
 
 from __future__ import annotations
 

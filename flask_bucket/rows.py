@@ -1,4 +1,4 @@
-"""One row for each charge of a call: its part in the request, and what became of it."""
+"""One row for each charge of a call: its role in the request, and its outcome."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Role = Literal["take", "shadow", "held"]
 
 @dataclass(slots=True)
 class Row:
-    """One charge of a call, and what becomes of it."""
+    """One charge of a call, and its outcome."""
 
     charge: Charge
     role: Role

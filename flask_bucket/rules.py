@@ -39,7 +39,7 @@ METHODS = tuple(method.value for method in HTTPMethod)
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Limits, and all that :meth:`flask_bucket.Limiter.limit` takes beside them, as one value.
+    """Limits with all options of :meth:`flask_bucket.Limiter.limit`, as one value.
 
     A rule is written once and used wherever a limit's text can be: at views, at blueprints, in
     ``default_limits`` and in ``application_limits``. The parameters are those of
@@ -130,7 +130,7 @@ class Rule:
             )
 
     def _check_at_once(self) -> None:
-        """Check what does not go with limits on requests at once, and what goes with them alone."""
+        """Check options that limits on requests at once forbid, and those that need them."""
         if self.holds is not None:
             checked_holds(self.holds)
         if callable(self.limits):
@@ -143,7 +143,7 @@ class Rule:
             )
 
     def _check_slots(self, limits: tuple[Limit, ...]) -> None:
-        """Check the options of a rule beside its limits on requests at once."""
+        """Check the other options of a rule with limits on requests at once."""
         slots = [limit for limit in limits if isinstance(limit, AtOnce)]
         if slots and self.lease:
             raise ConfigError(

@@ -68,8 +68,8 @@ class _Asked(Facts):
 def _items(enforcer: Enforcer) -> list[Item]:
     """Return a charge of nothing for each bucket of the client.
 
-    A function of a rule may need what only its own view's requests have, such as a part of their
-    path. What it would return there is not known, so its bucket is left out.
+    A rule's function may need something that only requests of its own view have, such as a part of
+    the path. Then its bucket is not known, and is left out.
     """
     facts = _Asked()
     found: dict[str, Item] = {}
@@ -115,8 +115,8 @@ def _bounds(enforcer: Enforcer) -> Iterator[BoundRule]:
 def _is_told(outcome: Outcome, bound: BoundRule) -> bool:
     """Return whether a client may hear about a bucket.
 
-    A full one of an endpoint that the client never called is not worth a line, and would tell
-    every client the names of all endpoints. Of bans, only those that have begun are told.
+    Full buckets of endpoints are left out: they would tell every client the names of all endpoints.
+    Bans are told only once they have begun.
     """
     if outcome.kind == "ban":
         return not outcome.allowed
@@ -149,10 +149,10 @@ def _bucket(outcome: Outcome, bound: BoundRule) -> dict[str, Any]:
 
 
 def _place(bound: BoundRule) -> tuple[str | None, str | None]:
-    """Return where a limit applies, in the words of its author, and the method if it has one.
+    """Return the scope of a limit as its author wrote it, and the method if it has one.
 
-    The endpoint or the scope comes first in a key. The marks after it are of this package's making,
-    and of these only a method, as of a limit per method, says something to a client.
+    The endpoint or the scope comes first in a key. This package makes the marks after it. Of these,
+    only the method of a limit per method means something to a client.
     """
     first, *marks = bound.scope.split(SCOPE_MARK)
     method = next((mark for mark in marks if mark.isupper()), None)

@@ -1,4 +1,4 @@
-"""For those who write tests: a clock to turn, a store on it, and limits switched off.
+"""Help for tests: a clock that you turn, a store on it, and limits switched off.
 
 As a pytest plugin, opted into by ``pytest_plugins = ["flask_bucket.testing"]`` in ``conftest.py``,
 this adds the fixtures ``bucket_clock`` and ``bucket_store``. Works without pytest as well.
@@ -20,7 +20,7 @@ from .limits import SECOND
 from .stores.base import Store
 from .stores.memory import MemoryStore
 
-#: Where a clock stands first, in microseconds: some time on 14 November 2023.
+#: The time at which a clock starts, in microseconds: some time on 14 November 2023.
 START = 1_700_000_000 * SECOND
 
 
@@ -48,7 +48,7 @@ class ManualClock:
         return self.now
 
     def advance(self, seconds: float | Fraction) -> None:
-        """Let time pass; as little as a microsecond, and backwards if negative.
+        """Let time pass, as little as a microsecond; backwards if negative.
 
         Between microseconds, it stops at the later one: after ``advance(decision.retry_after)``
         the wait is over.

@@ -1,4 +1,4 @@
-"""Raises an ImportError that helps: code from Flask-Limiter imports its key functions from here."""
+"""Raises a helpful ImportError: code for Flask-Limiter imports its key functions from here."""
 
 raise ImportError(
     "flask_bucket has no util. In place of get_remote_address, write: from flask_bucket import "

@@ -1,9 +1,9 @@
-"""A real Valkey for one machine, without anything else to install: the extra ``embedded``.
+"""A real Valkey for one machine, with nothing else to install: the extra ``embedded``.
 
     python -m flask_bucket.embedded gunicorn --workers 4 shop:app
 
 starts a server on a private unix socket, sets ``FLASK_BUCKET_REDIS_URL`` and becomes the command.
-The server ends with the command, however that ends. Its buckets are kept in memory only.
+The server ends with the command, however the command ends. Its buckets are kept in memory only.
 """
 
 from __future__ import annotations

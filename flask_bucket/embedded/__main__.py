@@ -16,8 +16,8 @@ USAGE = "Expected a command, such as: python -m flask_bucket.embedded gunicorn -
 def main(arguments: Sequence[str]) -> NoReturn:
     """Start a server and become the command.
 
-    The command takes the place of this process, and inherits its end of the server's pipe. So
-    there is no wrapper that could be killed and leave either of them behind.
+    The command takes the place of this process, and inherits its end of the server's pipe. So there
+    is no wrapper process: killing one could leave the command or the server running.
     """
     command = [*arguments[arguments[:1] == ["--"] :]]
     if not command or command[0].startswith("-"):

@@ -29,7 +29,7 @@ from urllib.parse import quote
 #: The longest path of a unix socket that every system takes, in bytes (macOS has 104 with a NUL).
 LONGEST_SOCKET_PATH = 103
 
-#: Seconds between two looks at whether Valkey still runs.
+#: Seconds between two checks that Valkey still runs.
 INTERVAL = 0.2
 
 #: Seconds that Valkey gets to stop by itself.
@@ -42,7 +42,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def main() -> None:
-    """Keep a server, and watch over the process of which the number is the argument."""
+    """Keep a server, and watch over the process whose number is the argument."""
     for signum in SIGNALS:
         signal.signal(signum, leave)
     watched = int(sys.argv[1]) if len(sys.argv) > 1 else None
@@ -107,11 +107,11 @@ def appoint_heir(path: Path, watched: int | None) -> None:
         if path.parent.exists():  # which is removed in an orderly end
             inherit(path, watched)
     finally:
-        os._exit(0)  # what else is to be done at an exit is the other process's
+        os._exit(0)  # other exit handlers belong to the other process
 
 
 def inherit(path: Path, watched: int | None) -> None:
-    """Do what a keeper that was killed can no longer do."""
+    """Do the work of a keeper that was killed."""
     wait(path, watched)
     ends = time.monotonic() + PATIENCE
     while is_listening(path):  # so the number in the file is Valkey's

@@ -1,4 +1,4 @@
-"""Stores that measure: one counts what was decided, one times the store that decides.
+"""Stores that measure: one counts decisions, and one times the store that decides.
 
 They wrap the stores of an application that is set up: the counting one stands before all others
 and sees what the refusal cache and the outage policy decided, the timing one directly before the
@@ -24,7 +24,7 @@ from ..stores.leases import LeaseStore
 #: Below this share of its capacity, a bucket is near its limit.
 NEAR = 0.2
 
-#: Limits that are told apart; functions may return limits with ever new names.
+#: How many limits are told apart: functions may return limits with new names all the time.
 MOST_LIMITS = 200
 
 #: The limits beyond.
@@ -174,7 +174,7 @@ class CountingStore(WrappingStore):
                 self._instruments.near_limit(self._limiter, self._label(outcome.limit), endpoint)
 
     def _count_ban(self, decision: Decision, outcome: Outcome, endpoint: str) -> None:
-        """Count a ban that refused, or that began with the refusal. No other is worth a word."""
+        """Count a ban that refused, or that began with the refusal. Others are not counted."""
         if not outcome.allowed and outcome.taken and not outcome.shadow:
             self._instruments.banned(self._limiter, self._label(outcome.limit), endpoint)
         elif not outcome.allowed and not outcome.taken:
