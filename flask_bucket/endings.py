@@ -52,7 +52,7 @@ class Endings:
         return exchange.holdings
 
     def watch(self, exchange: Exchange) -> None:
-        """Have a request settled at its end, also if it has no answer, and after a streamed body."""
+        """Have a request settled at its end, also without an answer, and after a streamed body."""
         ends = ends_of(current_request().environ)
         if ends is not None:
             ends[id(exchange)] = partial(self._end, exchange)
