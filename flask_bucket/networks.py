@@ -22,6 +22,7 @@ def networks(*texts: str) -> Callable[[], bool]:
 
     >>> from flask import Flask
     >>> app = Flask(__name__)
+    >>> from flask_bucket import Limiter
     >>> limiter = Limiter(app, default_limits=["1/minute"])
     >>> internal = limiter.request_filter(networks("10.0.0.0/8", "::1"))
     >>> with app.test_request_context(environ_base={"REMOTE_ADDR": "10.1.2.3"}):
