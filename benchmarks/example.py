@@ -16,7 +16,7 @@ COMPARED = (
     "the example without limits",
 )
 
-#: What the original, in JavaScript, published of its own run, on another machine.
+#: The figures that the original, in JavaScript, published of its own run, on another machine.
 PUBLISHED = {"throughput": 2168, "p50": 4, "p97_5": 6, "p99": 7, "max": 30}
 
 

@@ -62,7 +62,7 @@ def by_limits(url: str, rounds: int = 30, calls: int = 100) -> Series:
 
 
 def by_capacity(url: str, rounds: int = 30, calls: int = 100) -> Series:
-    """What a limit adds to a request, with capacities from 1 to a thousand million."""
+    """The time that a limit adds to a request, with capacities from 1 to a thousand million."""
 
     def make(capacity: int) -> Callable[[int], object]:
         return _sending(ours(url, [f"1000000/second burst {capacity}"]))
@@ -71,7 +71,7 @@ def by_capacity(url: str, rounds: int = 30, calls: int = 100) -> Series:
 
 
 def by_clients(url: str, most: int = 1_000_000, rounds: int = 30, calls: int = 100) -> Series:
-    """What a limit adds to a request of a random client among 1 to a million.
+    """The time that a limit adds to a request of a random client among 1 to a million.
 
     Each number of clients has its own database, so that all take turns.
     """
@@ -146,7 +146,7 @@ def by_threads(url: str, rounds: int = 5, calls: int = 2_000) -> Series:
 
 
 def by_endpoints(url: str, rounds: int = 30, calls: int = 100) -> Series:
-    """What a limit adds to a request in an app with 1 to 1,000 limited endpoints."""
+    """The time that a limit adds to a request in an app with 1 to 1,000 limited endpoints."""
 
     def make(endpoints: int) -> Callable[[int], object]:
         app = Flask("growth")

@@ -1,4 +1,4 @@
-"""What each limiter adds to a request, in one process. All apps take turns."""
+"""The time that each limiter adds to a request, in one process. All apps take turns."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ COLOURS = (PLOTS["RED"], PLOTS["BLUE"], PLOTS["GREEN"])
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one simulation."""
+    """The result of one simulation."""
 
     calls_per_request: float
     #: Requests allowed, as a part of those that one exact bucket would have allowed.

@@ -59,7 +59,7 @@ Watch = Callable[[int, float], None]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What to send, and how.
+    """The requests to send, and how to send them.
 
     :param url: an ``http://`` URL. TLS is not supported, because it would be measured too.
     :param requests: how many requests to send; 10,000 if no duration is given either.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 from multiprocessing.context import ForkServerContext
 
-#: What the processes run. Imported once, and not by each of them.
+#: The code that the processes run. It is imported once, and not by each of them.
 MODULES = ["tests.property.hammer", "tests.test_main_job"]
 
 

@@ -138,7 +138,7 @@ def test_a_load_above_the_rate_is_granted_what_the_limit_grants(
     most = LIMIT.capacity + float(LIMIT.rate) * longest
     held = LIMIT.capacity // PART
     assert len(granted) <= most + held
-    # What is waiting in the end, in the bucket or with the workers, is not lost.
+    # Tokens that are left in the end, in the bucket or with the workers, are not lost.
     assert len(granted) >= 0.98 * ideal(answers) - float(LIMIT.rate) * LEASE - held
     assert calls(own_server) < len(answers) / 2
 

@@ -90,7 +90,7 @@ def test_eight_processes_on_one_key_are_granted_exactly_its_capacity(valkey: Ser
 
 
 class FixedWindow:
-    """What most limiters do: count requests in windows that begin at whole multiples."""
+    """The way of most limiters: they count requests in windows that begin at whole multiples."""
 
     def __init__(self, limit: int, seconds: int) -> None:
         self.limit, self.length = limit, seconds * 1_000_000

@@ -1,4 +1,4 @@
-"""What the package gives to those who write tests."""
+"""The package's help for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits above ``@app.get``, which the registered view does not run through, hold all the same."""
+"""Limits above ``@app.get``, which the registered view does not run through, still hold."""
 
 from __future__ import annotations
 

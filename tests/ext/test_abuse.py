@@ -1,4 +1,4 @@
-"""What clients and users can send or write to hurt: sizes, types, copies."""
+"""Harmful input from clients and users: sizes, types, copies."""
 
 from __future__ import annotations
 

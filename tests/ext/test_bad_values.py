@@ -1,4 +1,4 @@
-"""What happens when a user's callable returns nonsense: a clear error, and nothing is charged."""
+"""A user's function that returns a bad value causes a clear error, and nothing is charged."""
 
 from __future__ import annotations
 

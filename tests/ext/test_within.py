@@ -15,7 +15,7 @@ from tests.ext.conftest import CountingStore, answer, statuses
 
 @pytest.fixture(params=["block", "function"])
 def importing(request: pytest.FixtureRequest, limiter: Limiter) -> Any:
-    """What a view calls: limited to one a minute, either way."""
+    """The function or block that a view calls, limited to one a minute."""
     if request.param == "function":
         return limiter.limit("1/minute")(answer("imported"))
 

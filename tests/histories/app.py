@@ -1,4 +1,4 @@
-"""What the workers serve: one call to the store for each request, and its whole answer."""
+"""The application of the workers: one call to the store for each request, told in full."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done to workers and server while the clients call."""
+"""Faults of the workers and the server while the clients call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of the calls: when each began and ended, and what it was answered.
+"""The record of the calls: when each began and ended, and its answer.
 
 All times are in microseconds. Client and server are on one machine, so they share a clock.
 """

@@ -1,4 +1,4 @@
-"""What ends a lease, and what does not."""
+"""The end of a lease, and the events that do not end it."""
 
 from __future__ import annotations
 

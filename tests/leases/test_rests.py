@@ -1,4 +1,4 @@
-"""What is left of a lease goes back, once."""
+"""The tokens left of a lease go back, once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is counted, under which labels, and that no label says who a client is."""
+"""The metrics and their labels. No label says who a client is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What gunicorn serves in the tests of process models."""
+"""The application that gunicorn serves in the tests of process models."""
 
 from __future__ import annotations
 

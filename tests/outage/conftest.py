@@ -36,7 +36,7 @@ def stalls() -> Iterator[Stalls]:
 
 @pytest.fixture(scope="session")
 def table() -> Iterator[list[Row]]:
-    """What was measured."""
+    """The rows that were measured."""
     rows: list[Row] = []
     yield rows
     if TABLE and rows:

@@ -1,4 +1,4 @@
-"""What workers serve in the tests of requests at once: views that write down when they ran."""
+"""The application in the tests of requests at once: its views write down when they ran."""
 
 from __future__ import annotations
 

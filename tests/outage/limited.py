@@ -1,4 +1,4 @@
-"""What every kind of server serves in the tests of workers."""
+"""The application that every kind of server serves in the tests of workers."""
 
 from __future__ import annotations
 

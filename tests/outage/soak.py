@@ -39,7 +39,7 @@ FAULTS = {**OUTAGES, **NUISANCES}
 
 @dataclass
 class Tally:
-    """What one worker's clients saw."""
+    """The answers that one worker's clients saw."""
 
     statuses: Counter[int] = field(default_factory=Counter)
     #: Grants by client: of the store, and of the policy.

@@ -16,7 +16,7 @@ HEAD = """\
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one policy made of one fault."""
+    """The effect of one fault under one policy."""
 
     fault: str
     policy: str

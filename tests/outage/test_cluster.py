@@ -403,7 +403,7 @@ def test_a_primary_that_dies_is_the_trouble_of_its_own_clients(
     by_store = sum(not decision.degraded for _, _, decision in mine)
     left = mine[-1][2].outcomes[0].remaining
     took = many.capacity - left
-    # What the primary granted last, and had not sent to its replica, is granted again.
+    # Tokens that the primary granted last, and had not sent to its replica, are granted again.
     last = [d for began, _, d in mine if died - 1 <= began <= died]
     assert by_store - len(last) <= took <= by_store + len(outage)
     table.append(

@@ -114,7 +114,7 @@ def test_a_demoted_primary_is_left_for_the_new_one(watched: Watched) -> None:
                 with suppress(redis.ResponseError):
                     sentinel.execute_command("SENTINEL", "FAILOVER", "buckets")
             time.sleep(0.02)
-        # What the sentinel does by itself, some seconds later.
+        # The sentinel does this by itself, some seconds later.
         demoted.execute_command("REPLICAOF", "127.0.0.1", new.port)
     while store.take([charge]).degraded:
         assert time.monotonic() < deadline
@@ -162,7 +162,7 @@ def test_a_killed_primary_is_followed_by_its_replica(
     assert all(decision.allowed for _, _, decision in seen)
     assert not any(decision.degraded for began, _, decision in seen if began < died - 1)
     assert max(seconds for _, seconds, _ in seen) < TIMEOUT + ORDINARY + stalls.longest
-    # What was used up before the switch is used up after it.
+    # Tokens that were used up before the switch are used up after it.
     assert not store.take([spent])
     by_store = sum(not decision.degraded for _, _, decision in seen)
     took = MANY.capacity - seen[-1][2].outcomes[0].remaining

@@ -1,4 +1,4 @@
-"""One connection: the timeout counts for a whole call, and a senseless reply is an outage."""
+"""One connection: the timeout counts for a whole call, and nonsense is an outage."""
 
 from __future__ import annotations
 

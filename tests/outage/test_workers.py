@@ -118,7 +118,7 @@ def test_every_kind_of_worker_grants_five_of_twelve(
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a client of the application saw."""
+    """The answer that a client of the application saw."""
 
     #: The worker's process, and the seconds from its first request.
     worker: str

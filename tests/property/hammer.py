@@ -24,7 +24,7 @@ CHARGE = Charge(LIMIT, "bucket:{hot}:key:x")
 
 @dataclass
 class Taken:
-    """What a worker saw: times in microseconds, on the server's clock."""
+    """The times that a worker saw, in microseconds, on the server's clock."""
 
     grants: list[int] = field(default_factory=list)
     refusals: list[int] = field(default_factory=list)

@@ -50,7 +50,7 @@ class Oracle:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a client hears about one charge. Times are in microseconds."""
+    """The answer about one charge. Times are in microseconds."""
 
     allowed: bool
     remaining: int

@@ -25,7 +25,7 @@ from tests.property.engines import Subject
 from tests.property.profiles import examples
 from tests.property.worlds import AWKWARD, BACKWARD, FORWARD, SECOND, limits
 
-#: A clock that is behind a bucket by no more than this is late. By more, it was set back.
+#: A time before a bucket's is late if the gap is at most this. Otherwise the clock was set back.
 TOLERANCE = SECOND
 
 

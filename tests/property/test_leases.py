@@ -1,4 +1,4 @@
-"""What leases promise: held against exact rationals, over workers that idle, fail and die."""
+"""The promises of leases, compared with exact rationals, over workers that idle, fail and die."""
 
 from __future__ import annotations
 

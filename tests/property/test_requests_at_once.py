@@ -16,7 +16,7 @@ from tests.property.profiles import examples
 
 SECOND = 1_000_000
 
-#: What a request comes to. A streamed body is read, closed or forgotten later on.
+#: The ends of a request. A streamed body is read, closed or forgotten later on.
 ENDS = ("stream", "text", "abort", "crash", "hook", "refused later", "block", "nested block")
 
 

@@ -115,7 +115,7 @@ def kinds() -> Iterator[Letter]:
         yield replace(call, move=move)
 
 
-#: What a bucket or slots hold, with times relative to now.
+#: The contents of a bucket or of slots, with times relative to now.
 Seen = State | frozenset[tuple[str, int]] | None
 World = tuple[Seen, ...]
 

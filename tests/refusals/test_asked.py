@@ -1,4 +1,4 @@
-"""What the store is asked about all the same."""
+"""The charges for which the store is always asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a refusal for want of a slot says."""
+"""The refusal of a request for which no slot is free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What settling, giving back and resetting do to a ban."""
+"""Settling, giving back and resetting leave bans alone or lift them."""
 
 from __future__ import annotations
 

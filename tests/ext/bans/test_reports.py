@@ -1,4 +1,4 @@
-"""What clients and the application hear of bans."""
+"""Bans in headers, bodies, signals and the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the settings do. Keys and headers, errors and outages have files of their own."""
+"""The effects of the settings. Keys, headers, errors and outages have files of their own."""
 
 from __future__ import annotations
 

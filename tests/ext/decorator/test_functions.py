@@ -1,4 +1,4 @@
-"""What ``@limiter.limit`` can be written on."""
+"""The functions and classes that ``@limiter.limit`` decorates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be written in ``@limiter.limit``."""
+"""The forms of a rule in ``@limiter.limit``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a refused client is answered."""
+"""The answer to a refused client."""
 
 from __future__ import annotations
 

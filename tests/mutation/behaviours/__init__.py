@@ -1,4 +1,4 @@
-"""What is broken, one behaviour at a time, and the tests that notice it.
+"""Behaviours that are broken, one at a time, and the tests that notice it.
 
 A tool such as mutmut changes every operator of a module. It cannot do that here in reasonable time:
 the tests of these modules start real servers. So each entry is a mistake that would hurt users.

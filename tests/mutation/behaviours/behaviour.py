@@ -10,7 +10,7 @@ from tests.mutation.faults.fault import Edit
 @dataclass(frozen=True)
 class Behaviour:
     area: str
-    #: What is broken.
+    #: The behaviour that is broken.
     name: str
     module: str
     edits: tuple[Edit, ...]

@@ -1,4 +1,4 @@
-"""Connections that are slow, not quiet, senseless or lost."""
+"""Connections that are slow, not quiet or lost, or that answer nonsense."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ ANSWER = b"*5\r\n:9\r\n:0\r\n:1\r\n:4\r\n:9\r\n"
 
 @pytest.mark.parametrize("first", [ANSWER + b":1\r\n", b""], ids=["an answer too many", "the end"])
 def test_a_connection_that_is_not_quiet_is_not_used(first: bytes) -> None:
-    """What came unasked would be taken for the answer to the next charge."""
+    """An unasked answer would be taken for the answer to the next charge."""
     with answering(first, ANSWER) as (port, served, said):
         store = RedisStore.from_url(f"redis://127.0.0.1:{port}", timeout=5)
         for _ in range(2):

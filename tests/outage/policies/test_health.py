@@ -1,4 +1,4 @@
-"""What the application hears of an outage."""
+"""Outages as the application sees them: health and signals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the local policy knows of the buckets when an outage begins."""
+"""The levels of buckets that the local policy knows when an outage begins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each policy decides while the store is out of reach."""
+"""The decisions of each policy while the store is out of reach."""
 
 from __future__ import annotations
 
