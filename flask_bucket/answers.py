@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import copy
 from datetime import datetime
 from math import ceil
 from types import MappingProxyType
@@ -157,9 +156,10 @@ class LimiterUnavailable(StoreUnavailable, MachineReadable, ServiceUnavailable):
 def with_headers(response: Response, written: Sequence[tuple[str, str]]) -> Response:
     """Return a response with some headers set.
 
-    A copy, since the application may answer other requests with the very same object.
+    A shallow copy, since the application may answer other requests with the very same object.
     """
-    answer = copy(response)
+    answer = object.__new__(type(response))
+    vars(answer).update(vars(response))  # as copy.copy does, but that takes four times as long
     answer.headers = headers = Headers()
     names = {name.lower() for name, _ in written}
     for name, value in response.headers:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from flask import Flask, current_app
+from flask import Flask
 
+from .current import current_application
 from .enforcing import Enforcer
 from .errors import ConfigError
 from .moving import warn_of_leftovers
@@ -44,8 +45,9 @@ def current_enforcer(name: str) -> Enforcer:
 
     :raises LimiterMissingError: if ``init_app`` was not called for it.
     """
-    known: dict[str, Enforcer] = current_app.extensions.get(_EXTENSION, {})
-    return known.get(name) or enforcers_of(current_app, name)[name]
+    app = current_application()
+    known: dict[str, Enforcer] = app.extensions.get(_EXTENSION, {})
+    return known.get(name) or enforcers_of(app, name)[name]
 
 
 def add_enforcer(app: Flask, name: str, make: Callable[[], Enforcer]) -> None:

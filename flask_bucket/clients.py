@@ -9,8 +9,9 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from uuid import UUID
 
-from flask import current_app, request
+from flask import current_app
 
+from .current import current_request
 from .errors import ConfigError
 from .headers import HEADER_NAME
 
@@ -57,7 +58,7 @@ def client_address() -> str:
     :class:`werkzeug.middleware.proxy_fix.ProxyFix`: X-Forwarded-For is not read here, because
     anyone may write it.
     """
-    given = request.remote_addr or ""
+    given = current_request().remote_addr or ""
     prefix = DEFAULT_IPV6_PREFIX
     if ":" in given:
         prefix = current_app.config.get("BUCKET_IPV6_PREFIX", prefix)
@@ -133,7 +134,7 @@ def _reading(name: str) -> KeyFunc:
     """Return one and the same function for a name: a ban counts by the same key function."""
 
     def header() -> str | None:
-        return request.headers.get(name) or None
+        return current_request().headers.get(name) or None
 
     header.__name__ = header.__qualname__ = f"request_header({name!r})"
     return header

@@ -92,7 +92,7 @@ class Enforcer:
 
     def before_view(self) -> None:
         """Charge application and default limits, and those of blueprints whose hooks come next."""
-        exchange = self._exchange() if self.is_on else None
+        exchange = self._exchange()
         if exchange is None:
             return
         if (point := exchange.plan.at(BEFORE)) is not None:
@@ -100,7 +100,7 @@ class Enforcer:
 
     def at_blueprint(self, limit: BlueprintLimit) -> None:
         """Charge a blueprint's limit where it stands among the blueprint's hooks."""
-        exchange = self._exchange() if self.is_on else None
+        exchange = self._exchange()
         if exchange is not None and (point := exchange.plan.at(limit)) is not None:
             self._charge(exchange, point)
 
@@ -112,7 +112,7 @@ class Enforcer:
         :returns: the refusal, if the function is an error handler: Flask would make a 500 of an
             exception that is raised there. Else None.
         """
-        exchange = self._exchange() if self.is_on else None
+        exchange = self._exchange()
         if exchange is None:
             return None
         point = exchange.plan.at(decoration) or exchange.plan.at_dispatch(decoration)
@@ -130,7 +130,7 @@ class Enforcer:
 
     def at_block(self, rules: Sequence[Rule]) -> None:
         """Charge the block of a ``with`` statement."""
-        exchange = self._exchange() if self.is_on else None
+        exchange = self._exchange()
         if exchange is None:
             return
         point = self.planner.block(rules, request.endpoint, request.method)
@@ -148,7 +148,9 @@ class Enforcer:
     # The way of every charge.
 
     def _exchange(self) -> Exchange | None:
-        """Return the current request's exchange; None if a filter let the request pass."""
+        """Return the current request's exchange; None if limits are off or a filter let it pass."""
+        if not self.is_on:
+            return None
         req = current_request()
         exchanges = exchanges_of(req)
         exchange = exchanges.by_limiter.get(self.name)
@@ -234,21 +236,22 @@ class Enforcer:
         decision = self.store.peek(charges)
         if not self.config.dry_run:
             return decision
-        shadows = tuple(replace(outcome, shadow=True) for outcome in decision.outcomes)
+        shadows = tuple(outcome._replace(shadow=True) for outcome in decision.outcomes)
         return replace(decision, allowed=True, outcomes=shadows, retry_after=0.0)
 
     # After the view.
 
     def after_view(self, response: Response) -> Response:
         """Give back what need not be paid, settle the rest, and tell the client."""
-        exchanges = exchanges_of(current_request())
+        req = current_request()
+        exchanges = exchanges_of(req)
         exchange = exchanges.by_limiter.get(self.name)
         if exchange is None or exchange.decision is None:
             return response
         # A framework may signal an exception and answer normally. Only a 500 is a crash.
         exchange.crashed = exchange.crashed and response.status_code == 500
         exchange.streams = bool(exchange.taken or exchange.holdings) and is_sent_later(
-            response, request.environ
+            response, req.environ
         )
         self._settle(exchange, response)
         if exchange.streams:  # the cost of its body is still to come

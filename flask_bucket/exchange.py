@@ -219,7 +219,7 @@ class Shared:
         return True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Exchanges:
     """Everything that the Limiters of an application keep on one request.
 

@@ -121,10 +121,10 @@ class Lease:
     def tell(self, outcome: Outcome) -> Outcome:
         """Return an outcome of the store with the tokens held here added."""
         held, taken = self.tokens, outcome.taken and outcome.cost
-        outcome = replace(outcome.settled(-held), taken=taken, ahead=held)
+        outcome = outcome.settled(-held)._replace(taken=taken, ahead=held)
         wait = outcome.retry_after
         if not outcome.allowed and wait is not None and self.refusal is not None:
-            outcome = replace(outcome, retry_after=max(wait, self.seconds))
+            outcome = outcome._replace(retry_after=max(wait, self.seconds))
         return outcome
 
     def spent(self, charge: Charge, clock: float) -> Outcome:
@@ -157,8 +157,7 @@ class Lease:
             wait = max(wait - elapsed, self.refused_until - clock) + more / limit.step / SECOND
         reset_after = max(0.0, refusal.reset_after - elapsed)
         remaining = min(refusal.remaining, max(0, charge.cost - 1))
-        return replace(
-            refusal,
+        return refusal._replace(
             cost=charge.cost,
             remaining=remaining,
             retry_after=wait,

@@ -99,7 +99,7 @@ class LeaseStore(WrappingStore):
         if not tokens or decision.degraded:
             return decision
         outcomes = [
-            replace(o.settled(-tokens.get(i, 0)), cost=charge.cost)
+            o.settled(-tokens.get(i, 0))._replace(cost=charge.cost)
             for i, (charge, o) in enumerate(zip(charges, decision.outcomes, strict=True))
         ]
         return Decision.of(tuple(outcomes), decision.now)

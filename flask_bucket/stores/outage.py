@@ -232,7 +232,7 @@ class OutageStore(WrappingStore):
             decision = self._local.peek(mine, now)
         else:
             decision = self._local.take(mine, self._share(held), self._share(shadow), now)
-        outcomes = tuple(replace(outcome, taken_from="local") for outcome in decision.outcomes)
+        outcomes = tuple(outcome._replace(taken_from="local") for outcome in decision.outcomes)
         return replace(decision, outcomes=outcomes, degraded=True)
 
     def _begin_warm(self, levels: Levels, charges: Iterable[Charge], now: int | None) -> None:

@@ -182,7 +182,7 @@ class Spread:
                 answer = self._script.take([ban.charge.refusal()], [ban.charge], (), now)
                 for told in answer.outcomes[1:]:  # nothing if the ban has begun meanwhile
                     place = rows.index(ban)
-                    told = replace(told, shadow=ban.role == "shadow")
+                    told = told._replace(shadow=ban.role == "shadow")
                     outcomes[place : place + 1] = [told]
         return Decision.of(tuple(outcomes), decision.now)
 
