@@ -10,7 +10,7 @@ from typing import Any
 
 from ..bills import Item
 from ..decisions import Charge, Decision
-from ..decorators import Decoration
+from ..decorators import Decoration, DispatchLimit
 from ..enforcing import Enforcer
 from ..plans import BEFORE, Point
 from ..stores.memory import MemoryStore
@@ -155,7 +155,7 @@ class AppReplay:
             tuple(
                 bound
                 for point in points
-                if target.reached_view or not isinstance(point.place, Decoration)
+                if target.reached_view or not isinstance(point.place, (Decoration, DispatchLimit))
                 for bound in point.bounds
             ),
         )

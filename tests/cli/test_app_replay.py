@@ -26,8 +26,8 @@ def failed(response: Response) -> bool:
 def shop() -> Flask:
     """An application with limits of every kind that a log can tell of."""
     app = Flask(__name__)
-    limiter = Limiter(app, default_limits="7/minute burst 9")
-    Limiter(app, name="site", application_limits=["90/minute burst 100"], key_func=lambda: "all")
+    limiter = Limiter(app, default_limits="4/minute burst 6")
+    Limiter(app, name="site", application_limits=["200/minute burst 50"], key_func=lambda: "all")
     cart = Blueprint("cart", __name__, url_prefix="/cart")
     limiter.limit("3/minute burst 5")(cart)
     items = limiter.shared_limit("11 per 2 minutes", scope="items")
@@ -39,6 +39,7 @@ def shop() -> Flask:
 
     @app.post("/login")
     @limiter.limit("2/minute burst 4", deduct_when=failed)
+    @limiter.limit("1/minute", deduct_when=failed, dry_run=True)
     def login() -> str:
         return ""
 
@@ -107,7 +108,7 @@ class Due:
 def dues(asked: Asked) -> tuple[str | None, list[Due]]:
     """Return the endpoint and the buckets of a request: the limits of the shop, by hand."""
     c = asked.client
-    site = Due(("site",), "90/minute burst 100", 100, Fraction(90, 60))
+    site = Due(("site",), "200/minute burst 50", 50, Fraction(200, 60))
     path = "/items/1" if asked.path in ("/items/4", "/items/9") else asked.path
     match asked.method, path:
         case "GET", "/search":
@@ -116,7 +117,10 @@ def dues(asked: Asked) -> tuple[str | None, list[Due]]:
             return "search", [site, first, second]
         case "POST", "/login":
             limit = "2/minute burst 4"
-            return "login", [site, Due(("login", c), limit, 4, Fraction(2, 60), free_unless=401)]
+            failures = Due(("login", c), limit, 4, Fraction(2, 60), free_unless=401)
+            rate = Fraction(1, 60)
+            dry = Due(("login-dry", c), "1/minute", 1, rate, dry_run=True, free_unless=401)
+            return "login", [site, failures, dry]
         case "GET" | "POST", "/profile":
             bucket = ("profile", asked.method, asked.user)
             own = [Due(bucket, "4/minute", 4, Fraction(4, 60))] if asked.user else []
@@ -128,7 +132,7 @@ def dues(asked: Asked) -> tuple[str | None, list[Due]]:
             dry = Due(("list", c), "1/minute", 1, Fraction(1, 60), dry_run=True)
             return "list_items", [site, shared, dry]
         case "GET", "/plain":
-            return "plain", [site, Due(("plain", c), "7/minute burst 9", 9, Fraction(7, 60))]
+            return "plain", [site, Due(("plain", c), "4/minute burst 6", 6, Fraction(4, 60))]
         case "GET", "/healthz":
             return "healthz", [site]
         case "GET" | "DELETE", "/cart":
@@ -163,16 +167,17 @@ def replayed(requests: list[Asked]) -> dict[str, Counter[Any]]:
     return seen
 
 
-def traffic(seed: int, count: int = 1500) -> list[Asked]:
+def traffic(seed: int, count: int = 3000) -> list[Asked]:
     rng = random.Random(seed)
-    paths = ["/search", "/login", "/profile", "/items", "/items/4", "/items/9", "/plain"]
-    paths += ["/healthz", "/cart", "/nowhere", "/items/x"]
+    routes = ["GET /search", "GET /profile", "POST /profile", "GET /items", "GET /items/4"]
+    routes += ["GET /items/9", "GET /plain", "GET /healthz", "GET /cart", "DELETE /cart"]
+    routes += ["POST /login"] * 3 + ["GET /search"]
+    routes += ["GET /nowhere", "GET /items/x", "POST /search", "GET /login", "DELETE /plain"]
     at = datetime(2024, 5, 17, 10, tzinfo=UTC)
     requests = []
     for _ in range(count):
-        at += timedelta(microseconds=rng.choice([0, 1, 100_000, 333_333, 999_999]))
-        path = rng.choice(paths)
-        method = rng.choice(["GET", "GET", "POST", "DELETE"])
+        at += timedelta(microseconds=rng.choice([0, 1, 100_000, 333_333, 499_999]))
+        method, path = rng.choice(routes).split()
         client = rng.choice(["203.0.113.7", "203.0.113.8", "2001:db8::/64"])
         user = rng.choice(["", "alice", "bob"])
         requests.append(Asked(at, client, user, method, path, rng.choice([200, 401, 404])))
@@ -205,6 +210,7 @@ def test_limits_of_an_application_are_replayed_as_exact_rationals_replay_them(
     data = run_in(shop())("simulate", log, "--by", "user", "--json").data
     refused = expected["refused"].total()
     assert refused > 100
+    assert [limit for limit in expected["limit"] if not expected["limit_refused"][limit]] == []
     assert (data["requests"], data["refused"]) == (len(requests), refused)
     assert data["allowed"] == len(requests) - refused
     endpoints = {e["endpoint"]: (e["requests"], e["refused"]) for e in data["endpoints"]}
@@ -215,6 +221,7 @@ def test_limits_of_an_application_are_replayed_as_exact_rationals_replay_them(
     for entry in data["limits"]:
         limits[entry["endpoint"], entry["limit"], "requests"] += entry["requests"]
         limits[entry["endpoint"], entry["limit"], "refused"] += entry["refused"]
+    assert {(endpoint, limit) for endpoint, limit, _ in limits} == set(expected["limit"])
     for (endpoint, limit), count in expected["limit"].items():
         assert limits[endpoint, limit, "requests"] == count
         assert limits[endpoint, limit, "refused"] == expected["limit_refused"][endpoint, limit]

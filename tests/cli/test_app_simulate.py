@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import flask_restful  # type: ignore[import-untyped]
 import pytest
 from flask import Flask, Response, request
 
@@ -209,6 +210,23 @@ def test_the_options_that_flask_answers_reach_no_view(write_log: Callable[..., P
     head = line(rest='"HEAD / HTTP/1.1" 200 5')
     data = simulated(app, write_log, options, options, head, line())
     assert refused(data) == 1
+
+
+def test_limits_in_method_decorators_are_replayed(write_log: Callable[..., Path]) -> None:
+    app = Flask(__name__)
+    limiter = Limiter(app, default_limits="1/day")
+
+    class Items(flask_restful.Resource):  # type: ignore[misc]
+        method_decorators: ClassVar = [limiter.limit("2/hour")]
+
+        def get(self) -> str:
+            return "got"
+
+    flask_restful.Api(app).add_resource(Items, "/")
+    options = line(rest='"OPTIONS / HTTP/1.1" 200 5')
+    data = simulated(app, write_log, options, options, options, *[line()] * 3)
+    assert refused(data) == 1
+    assert [(each["limit"], each["source"]) for each in data["limits"]] == [("2/hour", "view")]
 
 
 def test_request_filters_are_assumed_to_let_nothing_pass(write_log: Callable[..., Path]) -> None:
