@@ -29,6 +29,13 @@ def is_installed(version: str) -> bool:
 
 
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
+#: The options of pytest-xdist: a process for each processor. The tests of a file share servers, so
+#: one process runs the whole file. tests/conftest.py says which files begin first.
+BESIDE = ("-n=auto", "--maxprocesses=4", "--dist=loadfile", "--no-loadscope-reorder")
+
+#: The tests start hundreds of processes. Not each of them should compile the package anew.
+COMPILED = {"PYTHONDONTWRITEBYTECODE": ""}
+
 INSTALLED = [version for version in VERSIONS if version == HERE or is_installed(version)]
 
 
@@ -41,7 +48,7 @@ def groups(*names: str) -> list[str]:
 def tests(session: nox.Session) -> None:
     """Run the tests on every Python that is installed."""
     session.install(".[all]", *groups("tests"))
-    session.run("pytest", *session.posargs)
+    session.run("pytest", *BESIDE, *session.posargs, env=COMPILED)
 
 
 @nox.session
@@ -50,11 +57,13 @@ def lowest(session: nox.Session) -> None:
     required = PROJECT["project"]["dependencies"]
     session.install(".[all]", *groups("tests"))
     session.install(*(re.sub(">=", "==", r) for r in required), "werkzeug==3.0.0", silent=True)
-    # The tools, the example and other extensions need newer versions.
+    # The tools, the example and other extensions need newer versions. The other tests that are left
+    # out are about processes and modules.
     beyond = ["property", "histories", "outage", "cli", "docs", "migration", "browser", "mutation"]
     beyond += ["example_app", "ext/extensions"]
+    beyond += ["test_embedded.py", "test_leases_served.py", "test_layout.py"]
     ignored = [f"--ignore=tests/{path}" for path in beyond]
-    session.run("pytest", "tests", *ignored, *session.posargs)
+    session.run("pytest", *BESIDE, "tests", *ignored, *session.posargs, env=COMPILED)
 
 
 @nox.session

@@ -334,6 +334,7 @@ def test_resetting_all_touches_no_key_of_another_prefix_among_100_000(
         others = client.dbsize()
         for n in range(2_000):
             client.hset(f"bucket:{{{n}}}:search:per-minute", mapping={"tokens": 0})
+        client.config_resetstat()
         said = run_in(app)("reset", "--all", "--yes")
         assert (said.code, said.out) == (0, "Forgot 2,000 buckets.\n")
         assert client.dbsize() == others
