@@ -15,6 +15,9 @@ from .findings import Finding
 
 _OLDEST = {"Redis": (6, 2), "Valkey": (7, 2)}
 
+#: Seconds. A server in the same network answers sooner.
+LONG_ROUND_TRIP = 0.01
+
 #: A client and a scope that nobody has: spelled keys hold no exclamation mark.
 _PROBE = "{!doctor}:doctor:probe"
 
@@ -56,7 +59,7 @@ def _nodes(server: RedisServer) -> Iterator[Finding]:
 
 
 def _round_trip(seconds: float, timeout: float) -> Iterator[Finding]:
-    if seconds > min(timeout / 4, 0.01):
+    if seconds > min(timeout / 4, LONG_ROUND_TRIP):
         yield Finding(
             "FB102",
             "warning",

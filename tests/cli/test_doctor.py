@@ -57,7 +57,8 @@ def test_a_server_that_does_not_answer(url: str, valkey: Server) -> None:
     assert (said.code, codes(said)) == (1, ["FB101"])
 
 
-def test_a_server_far_away() -> None:
+def test_a_server_far_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # no allowance for a busy machine
     assert [f.code for f in _round_trip(0.02, timeout=0.1)] == ["FB102"]
     assert [f.code for f in _round_trip(0.004, timeout=0.01)] == ["FB102"]
     assert not list(_round_trip(0.001, timeout=0.1))
