@@ -133,9 +133,9 @@ class Served:
             self.port = probe.getsockname()[1]
         self.folder = folder
         self.output = (folder / "output").open("w+")
-        command = ["gunicorn", "-w", "2", "-b", f"127.0.0.1:{self.port}", "shop:app"]
+        command = ["gunicorn", "--preload", "--no-control-socket", "-w", "2"]
         self.process = subprocess.Popen(
-            [*MODULE, sys.executable, "-m", *command],
+            [*MODULE, sys.executable, "-m", *command, "-b", f"127.0.0.1:{self.port}", "shop:app"],
             env=environment,
             cwd=folder,
             stdout=self.output,
@@ -176,9 +176,12 @@ class Served:
 def served(environment: dict[str, str], tmp_path: Path) -> Iterator[Served]:
     served = Served(environment, tmp_path)
     yield served
-    served.process.kill()
-    served.process.wait(20)
-    served.output.close()
+    served.process.terminate()  # if it were killed, its workers would look for it every 15 s only
+    try:
+        served.process.wait(20)
+    finally:
+        served.process.kill()
+        served.output.close()
     assert eventually(lambda: not processes_of(tmp_path), 30)
 
 

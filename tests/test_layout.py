@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@cache
 def imported(path: Path) -> set[str]:
     """Return the modules that a file imports when it is loaded, in full."""
     found: set[str] = set()
@@ -43,12 +45,14 @@ def _loaded(tree: ast.AST) -> list[ast.AST]:
     return nodes
 
 
+@cache
 def ours(path: Path) -> set[Path]:
     """Return the files of the package that a file imports."""
     files = {ROOT / Path(*module.split(".")).with_suffix(".py") for module in imported(path)}
     return files & set(MODULES)
 
 
+@cache
 def places() -> list[Path]:
     """Return the files and folders of the map, from the ground up."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")

@@ -56,7 +56,8 @@ def port(tmp_path: Path, own_server: Server) -> Iterator[int]:
     """Where four workers of gunicorn answer."""
     (tmp_path / "served.py").write_text(APPLICATION)
     port = free_port()
-    command = [sys.executable, "-m", "gunicorn", "-w", str(WORKERS), "-b", f"127.0.0.1:{port}"]
+    command = [sys.executable, "-m", "gunicorn", "--preload", "--no-control-socket"]
+    command += ["-w", str(WORKERS), "-b", f"127.0.0.1:{port}"]
     environment = os.environ | {"URL": own_server.url}
     with (tmp_path / "log").open("wb") as log:
         master = subprocess.Popen(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -131,7 +132,8 @@ def test_the_fixtures_are_a_plugin_to_opt_into(tmp_path: Path) -> None:
         "    assert client.get('/').status_code == 404\n"
     )
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    alone = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=alone)
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 

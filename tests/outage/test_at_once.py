@@ -23,7 +23,7 @@ from tests.servers import Server, free_port, missing
 #: Seconds until something is surely wrong.
 PATIENCE = 60
 
-CLIENTS, SLOTS, KILLS = 50, 3, 6
+CLIENTS, SLOTS, KILLS = 50, 3, 4
 
 #: Seconds that a view takes, and those after which its slot is free in any case.
 SECONDS, HOLDS = 0.05, 1.0
@@ -76,6 +76,7 @@ def serving(kind: str, redis: Server, folder: Path, **settings: str) -> Iterator
     }
     command = [
         *(sys.executable, "-m", "gunicorn", "tests.outage.inflight:app", "-w4"),
+        "--preload",  # a worker that is killed is replaced at once, by a fork
         *(f"-b127.0.0.1:{port}", "--no-control-socket", "--graceful-timeout=1", *WORKERS[kind]),
     ]
     with (folder / "server.log").open("wb") as log:

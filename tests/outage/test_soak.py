@@ -9,7 +9,7 @@ import pytest
 
 from tests.outage.soak import Soak
 
-SECONDS = float(os.environ.get("SOAK_SECONDS", "10"))
+SECONDS = float(os.environ.get("SOAK_SECONDS", "6"))
 
 
 @pytest.mark.timeout(SECONDS + 120)

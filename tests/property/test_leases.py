@@ -151,7 +151,7 @@ def run(fleet: Fleet, steps: Sequence[tuple[Any, ...]], *, leave_out: Sequence[s
             getattr(fleet, name)(*values)
 
 
-@examples(300, 3_000)
+@examples(150, 3_000)
 @given(LIMITS, LEASES, st.integers(1, 4), st.lists(STEPS, max_size=60))
 def test_no_interval_is_granted_more_than_capacity_refill_and_what_is_held(
     limit: Limit, seconds: float, workers: int, steps: list[Any]
@@ -161,7 +161,7 @@ def test_no_interval_is_granted_more_than_capacity_refill_and_what_is_held(
     most_granted(fleet.granted, limit.capacity, limit.rate, fleet.held_at_most)
 
 
-@examples(300, 3_000)
+@examples(150, 3_000)
 @given(LIMITS, LEASES, st.integers(1, 4), st.lists(STEPS, max_size=60))
 def test_a_changed_limit_grants_no_more_than_the_larger_one(
     limit: Limit, seconds: float, workers: int, steps: list[Any]
@@ -173,7 +173,7 @@ def test_a_changed_limit_grants_no_more_than_the_larger_one(
     most_granted(fleet.granted, capacity, rate, capacity // PART)
 
 
-@examples(300, 3_000)
+@examples(150, 3_000)
 @given(LIMITS, st.integers(1, 4), st.lists(STEPS, max_size=60))
 def test_no_worker_ever_holds_more_than_its_share(
     limit: Limit, workers: int, steps: list[Any]
@@ -187,7 +187,7 @@ def test_no_worker_ever_holds_more_than_its_share(
             assert seen.remaining - kept.remaining <= limit.capacity // (PART * workers)
 
 
-@examples(200, 2_000)
+@examples(100, 2_000)
 @given(LIMITS, LEASES, st.lists(STEPS, max_size=40), st.integers(1, 5))
 def test_a_client_that_waits_and_is_alone_is_allowed(
     limit: Limit, seconds: float, steps: list[Any], cost: int
@@ -209,7 +209,7 @@ def test_over_a_long_time_nothing_is_lost(workers: int, offered: float) -> None:
     fleet, arrivals, ideal = Fleet(limit, 0.1, workers), random.Random(7), 0
     oracle = Oracle(limit.capacity, limit.rate / MICROSECONDS, fleet.now)
     calls, requests = 0, 0
-    while fleet.elapsed < 5 * MICROSECONDS:
+    while fleet.elapsed < 3 * MICROSECONDS:
         fleet.wait(1 + round(arrivals.expovariate(offered * 2000) * MICROSECONDS))
         oracle.move(fleet.now)
         if oracle.level >= 1:

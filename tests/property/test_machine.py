@@ -314,7 +314,7 @@ def test_every_store_agrees_with_the_reference(subjects: list[Subject]) -> None:
         def __init__(self) -> None:
             super().__init__(subjects)
 
-    run_state_machine_as_test(OnTheseStores, settings=examples(150, 2_000))
+    run_state_machine_as_test(OnTheseStores, settings=examples(100, 2_000))
 
 
 @pytest.mark.parametrize("name", NAMES)
