@@ -6,9 +6,12 @@ is a problem that was found, 2 is a command that cannot be understood.
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import click
+from flask.cli import NoAppException
 
 from ..errors import ConfigError
 from .bans import ban, bans
@@ -43,8 +46,25 @@ def _in_one_line(error: click.UsageError) -> click.ClickException:
     # Flask's error for a missing application is a UsageError too, of several lines.
     if type(error).__name__ == "NoArgsIsHelpError":
         return error
+    if isinstance(error, NoAppException):
+        return Failure(_without_traceback(error.format_message()))
     command = f" See {error.ctx.command_path} --help." if error.ctx is not None else ""
     return Failure(error.format_message() + command)
+
+
+def _without_traceback(message: str) -> str:
+    """Return Flask's message about an application that cannot be imported, without its traceback.
+
+    Of this, what was raised is left, and the last place that is not in an installed package.
+    """
+    head, found, traceback = message.partition("Traceback (most recent call last):\n")
+    if not found:
+        return message
+    frames = re.findall(r'^  File "(.+)", line (\d+)', traceback, re.MULTILINE)
+    others = ("site-packages", str(Path(__file__).parents[1]))
+    own = [frame for frame in frames if not any(o in frame[0] for o in others)] or frames
+    raised = re.split(r"^  .*\n", traceback, flags=re.MULTILINE)[-1]
+    return f"{head} {raised} ({own[-1][0]}, line {own[-1][1]})"
 
 
 @click.group(cls=OneLineErrors)

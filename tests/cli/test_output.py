@@ -205,6 +205,17 @@ def test_an_application_that_is_set_up_wrong_is_one_clear_line(tmp_path: Path) -
     assert "BUCKET_TIMEOUT" in done.stderr
 
 
+def test_an_application_that_cannot_be_imported_is_one_line_with_the_place(tmp_path: Path) -> None:
+    (tmp_path / "moving.py").write_text("import os\nimport flask_bucket.util\n")
+    command = [sys.executable, "-m", "flask", "--app", "moving", "bucket", "limits"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "Traceback" not in done.stderr
+    assert "was raised: ImportError: flask_bucket has no util." in done.stderr
+    assert done.stderr.endswith(f"({tmp_path / 'moving.py'}, line 2)\n")
+
+
 def test_without_an_application_those_that_need_one_say_so(tmp_path: Path) -> None:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("FLASK_")}
     command = [sys.executable, "-m", "flask", "bucket", "limits"]
