@@ -25,6 +25,8 @@ class StoreUnavailable(Exception):  # noqa: N818  # a public name, and a state m
         Exception.__init__(self, reason)
         #: The cause, in the words of the client library: for the log, not for clients.
         self.reason = reason
+        #: A key of the call that failed, where several servers answer parts of one decision.
+        self.key: str | None = None
 
     def __str__(self) -> str:
         return self.reason

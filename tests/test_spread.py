@@ -81,6 +81,15 @@ def test_a_node_that_fails_gives_back_what_the_earlier_ones_took(nodes: Nodes) -
     assert nodes.remaining(A, B, C) == [10, 10, 10]
 
 
+@pytest.mark.parametrize("mode", ["take", "peek", "settle"])
+def test_an_error_names_a_key_of_the_node_that_failed(nodes: Nodes, mode: str) -> None:
+    nodes.fails = lambda key, mode: key == B
+    others = ((), ()) if mode == "take" else ()
+    with pytest.raises(StoreUnavailable) as raised:
+        getattr(nodes.spread, mode)(charges(A, B, C), *others, NOW)
+    assert raised.value.key == B
+
+
 def test_all_requests_charge_slots_in_one_order(nodes: Nodes) -> None:
     for keys in ((C, A, B), (B, C, A)):
         nodes.calls.clear()

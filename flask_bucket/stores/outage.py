@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache, partial
 from math import ceil
-from typing import Literal, TypeVar
+from typing import Literal
 
 from ..decisions import Charge, Decision
-from ..errors import BucketUnreadable, ConfigError, Connecting, StoreUnavailable
+from ..errors import ConfigError
 from ..limits import EXACT, Limit
+from .attempts import Attempts
 from .base import Store, WrappingStore, layers
-from .breaker import Breaker, Health
+from .breaker import Breaker, Health, Joint
 from .levels import Levels
 from .memory import MemoryStore
 
 Policy = Literal["allow", "deny", "local"]
-
-#: What a call of the store returns.
-Result = TypeVar("Result")
-
-logger = logging.getLogger("flask_bucket")
-
-#: Seconds between two log lines about buckets that cannot be read.
-QUIET = 1.0
 
 #: How many slots of each server are kept to be given back after an outage. Any others stay held
 #: until their time is over.
@@ -60,18 +52,13 @@ class OutageStore(WrappingStore):
     ) -> None:
         super().__init__(store)
         self.policy = policy
-        self.breaker = Breaker(recovery_interval, clock)
-        self._breakers: dict[Hashable, Breaker] = {None: self.breaker}
-        # A store of several servers says which one decides: the others may be up.
-        self._node_of: Callable[[Sequence[Charge]], Hashable] | None
-        self._node_of = getattr(store, "node_of", None)
-        self._clock = clock
-        self._quiet_until = float("-inf")
-        self._on_outage = on_outage
-        self._on_recovery = on_recovery
+        node_of = getattr(store, "node_of", None)
+        self._attempts = Attempts(node_of, policy, recovery_interval, on_outage, on_recovery, clock)
+        #: Of a store of one server.
+        self.breaker = self._attempts.breaker()
         self._local = MemoryStore()
         #: Charges that give slots back, which the store has not heard of.
-        self._owed: dict[Breaker, deque[Charge]] = {}
+        self._owed: dict[Breaker | Joint, deque[Charge]] = {}
         self._levels = Levels(clock=clock) if policy == "local" else None
         # Functions may return new limits all the time, so only the latest scaled ones are kept.
         share = Fraction(str(local_share)).limit_denominator(1_000_000)  # 0.333... is a third
@@ -88,12 +75,12 @@ class OutageStore(WrappingStore):
         if held:
             held, local = _parted(held)
         breaker = self.breaker
-        if self._node_of is not None:
-            breaker = self._breaker((*charges, *held, *shadow))
+        if self._attempts.node_of is not None:
+            breaker = self._attempts.breaker((*charges, *held, *shadow))
         if self._owed:
             self._give_back_slots(breaker)
         take = partial(self.store.take, charges, held, shadow, now)
-        decision = self._attempt(breaker, take, _wrote)
+        decision = self._attempts.make(breaker, take, _wrote)
         if decision is None:
             bans = [charge for charge in held if charge.kind == "ban"]
             return self._decide(breaker, charges, [*local, *bans], shadow, now)
@@ -106,9 +93,9 @@ class OutageStore(WrappingStore):
         return decision
 
     def peek(self, charges: Sequence[Charge], now: int | None = None) -> Decision:
-        breaker = self._breaker(charges)
+        breaker = self._attempts.breaker(charges)
         peek = partial(self.store.peek, charges, now)
-        decision = self._attempt(breaker, peek, lambda _: False)
+        decision = self._attempts.make(breaker, peek, lambda _: False)
         if decision is None:
             return self._decide(breaker, charges, (), (), now, peek=True)
         return decision
@@ -118,7 +105,7 @@ class OutageStore(WrappingStore):
         if local:
             self._local.settle(self._share(local), now)
         if charges:
-            self._settle(self._breaker(charges), charges, now)
+            self._settle(self._attempts.breaker(charges), charges, now)
             if self._levels is not None:
                 self._levels.settle(charges)
 
@@ -134,11 +121,9 @@ class OutageStore(WrappingStore):
 
     def health(self) -> Health:
         """Return the health of the store, without a call; of several servers, the worst."""
-        ranks = ("ok", "connecting", "recovering", "degraded")
-        found = [breaker.health() for breaker in tuple(self._breakers.values())]
-        return max(found, key=lambda health: ranks.index(health.state))
+        return self._attempts.health()
 
-    def _settle(self, breaker: Breaker, charges: Sequence[Charge], now: int | None) -> None:
+    def _settle(self, breaker: Breaker | Joint, charges: Sequence[Charge], now: int | None) -> None:
         """Settle what the store has taken, or remember the slots to give back later."""
 
         def settle() -> bool:
@@ -147,73 +132,19 @@ class OutageStore(WrappingStore):
 
         # Giving back a slot that nobody holds any more writes nothing.
         wrote = any(charge.kind != "slot" for charge in charges)
-        settled = self._attempt(breaker, settle, lambda _: wrote)
+        settled = self._attempts.make(breaker, settle, lambda _: wrote)
         slots = [charge for charge in charges if charge.kind == "slot"]
         if slots and not settled and breaker.doubts and now is None:
             self._owed.setdefault(breaker, deque(maxlen=OWED)).extend(slots)
 
-    def _give_back_slots(self, breaker: Breaker) -> None:
+    def _give_back_slots(self, breaker: Breaker | Joint) -> None:
         """Give back the slots whose giving back failed, if the store may be tried."""
         if breaker.seconds_to_next_try() == 0 and (owed := self._owed.pop(breaker, None)):
             self._settle(breaker, tuple(owed), None)
 
-    def _breaker(self, charges: Sequence[Charge]) -> Breaker:
-        if self._node_of is None:
-            return self.breaker
-        node = self._node_of(charges)
-        found = self._breakers.get(node)
-        if found is None:
-            made = Breaker(self.breaker.interval, self._clock)
-            found = self._breakers.setdefault(node, made)
-        return found
-
-    def _attempt(
-        self, breaker: Breaker, call: Callable[[], Result], wrote: Callable[[Result], bool]
-    ) -> Result | None:
-        """Return what the store answers, or None if it fails or is not to be tried now."""
-        ticket = breaker.enter()
-        if ticket is None:
-            return None
-        try:
-            result = call()
-        except BucketUnreadable as error:
-            self._log_unreadable(error)
-            self._end(breaker.succeeded(ticket, wrote=False))
-            return None
-        except Connecting as error:
-            self._begin(breaker.connecting(ticket, str(error), in_vain=error.in_vain), error)
-            return None
-        except StoreUnavailable as error:
-            self._begin(breaker.failed(ticket, str(error)), error)
-            return None
-        if breaker.doubts:
-            self._end(breaker.succeeded(ticket, wrote=wrote(result)))
-        return result
-
-    def _begin(self, began: bool, error: StoreUnavailable) -> None:
-        if began:
-            logger.error(
-                "The store is out of reach; until it answers, BUCKET_ON_ERROR=%r decides: %s",
-                self.policy,
-                error,
-            )
-            self._on_outage(str(error))
-
-    def _end(self, ended: bool) -> None:
-        if ended:
-            logger.warning("The store answers again, and the limits hold.")
-            self._on_recovery()
-
-    def _log_unreadable(self, error: BucketUnreadable) -> None:
-        """Log that one bucket cannot be read, at most once in a while."""
-        now = self._clock()
-        if now >= self._quiet_until:
-            self._quiet_until = now + QUIET
-            logger.error("A bucket cannot be read, and the outage policy decided: %s", error)
-
     def _decide(
         self,
-        breaker: Breaker,
+        breaker: Breaker | Joint,
         charges: Sequence[Charge],
         held: Sequence[Charge],
         shadow: Sequence[Charge],

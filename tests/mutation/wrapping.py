@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-STORES = ("refusals", "breaker", "outage")
+STORES = ("refusals", "breaker", "attempts", "outage")
 TESTS = ("tests/refusals", "tests/outage/policies")
 
 CONFIGURATION = f"""
@@ -37,7 +37,7 @@ HARMLESS = {
     ),
     "self._scaled = lru_cache(maxsize=None)(partial(share_of, share=share))": "only memory",
     "self._scaled = lru_cache(maxsize=1001)(partial(share_of, share=share))": "only memory",
-    "decision = self._attempt(breaker, peek, lambda _: None)": "as false",
+    "decision = self._attempts.make(breaker, peek, lambda _: None)": "as false",
     "self._end(breaker.succeeded(ticket, wrote=None))": "as false",
     "found = None": "setdefault finds the breaker all the same",
     "if rate > 1:": "at a rate of 1 both ways make the same limit",

@@ -120,7 +120,7 @@ class Spread:
         refused: Part | None = None
         try:
             for part in judging:
-                part.reply = self._script.run(b"take", part.charges, part.held, part.shadow, now)
+                part.reply = self._run(b"take", part, now, part.held)
                 if not part.allowed:
                     refused = part
                     break
@@ -138,7 +138,7 @@ class Spread:
         no_negative_cost(charges)
         parts = _divided(self._part_of, _uncounted(charges))
         for part in parts:
-            part.reply = self._script.run(b"peek", part.charges, now=now)
+            part.reply = self._run(b"peek", part, now)
         if all(part.allowed for part in parts):
             return _decision(parts, _merged(part.outcomes() for part in parts))
         return _decision(parts, _merged(part.outcomes(part.taken()) for part in parts))
@@ -153,6 +153,14 @@ class Spread:
                 failure = error
         if failure is not None:
             raise failure
+
+    def _run(self, mode: bytes, part: Part, now: int | None, held: Sequence[Charge] = ()) -> Reply:
+        """Call the script about one part. An error tells one of its keys."""
+        try:
+            return self._script.run(mode, part.charges, held, part.shadow, now)
+        except StoreUnavailable as error:
+            error.key = next(charge.key for charge in (*part.charges, *part.shadow, *held))
+            raise
 
     def _refusal(self, parts: Sequence[Part], refused: Part, now: int | None) -> Decision:
         """Give back what was taken and held, and say what the buckets hold then."""
@@ -197,22 +205,22 @@ class Spread:
 
     def _settle(self, part: Part, now: int | None) -> None:
         try:
-            self._script.run(b"settle", part.charges, now=now)
+            self._run(b"settle", part, now)
         except Scattered:
             for piece in _divided(str, part.charges):
-                self._script.run(b"settle", piece.charges, now=now)
+                self._run(b"settle", piece, now)
 
     def _looked_at(self, part: Part, now: int | None) -> list[Part]:
         """Look at a part that is not taken because another one refused; return its pieces."""
         try:
-            part.reply = self._script.run(b"peek", part.charges, (), part.shadow, now)
+            part.reply = self._run(b"peek", part, now)
             return [part]
         except Scattered:
             pieces = _divided(str, part.charges, part.held, part.shadow)
             pieces = [piece for piece in pieces if piece.places]
             for piece in pieces:
                 piece.places = [part.places[place] for place in piece.places]
-                piece.reply = self._script.run(b"peek", piece.charges, (), piece.shadow, now)
+                piece.reply = self._run(b"peek", piece, now)
             return pieces
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from functools import partial
 from typing import Any, TypeVar
 from weakref import finalize
 
@@ -84,10 +83,9 @@ class RedisStore:
         self._script = Script(link.prepare)
         #: On a cluster, the slot of a key. Keys of one slot can be charged in one call.
         self._slot: Callable[[str], int] | None = link.slot
-        #: On a cluster, names the node that decides about some charges. An outage of one node
-        #: says nothing about the others.
-        self.node_of: Callable[[Sequence[Charge]], Hashable] | None
-        self.node_of = None if link.node is None else partial(_nodes, link.node)
+        #: On a cluster, names the node that serves a key. An outage of one node says nothing
+        #: about the others.
+        self.node_of: Callable[[str], Hashable] | None = link.node
 
     @property
     def client(self) -> Any:
@@ -136,8 +134,3 @@ class RedisStore:
         except Scattered:
             # A slot is being moved: some of its keys are on the old node and some on the new one.
             return decide(Spread(self._script, str))
-
-
-def _nodes(node: Callable[[str], Hashable], charges: Sequence[Charge]) -> Hashable:
-    nodes = {node(charge.key) for charge in charges}
-    return nodes.pop() if len(nodes) == 1 else frozenset(nodes)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tests.mutation.behaviours.behaviour import broken
 
-BREAKER, OUTAGE, REFUSALS = "stores/breaker.py", "stores/outage.py", "stores/refusals.py"
+ATTEMPTS, BREAKER = "stores/attempts.py", "stores/breaker.py"
+OUTAGE, REFUSALS = "stores/outage.py", "stores/refusals.py"
 LEASE, LEASES = "stores/lease.py", "stores/leases.py"
 
 BREAKERS = ("outage/policies",)
@@ -22,7 +23,7 @@ OUTAGES = (
     broken(
         "outage",
         "an unreadable bucket met by the retry leaves the breaker open",
-        OUTAGE,
+        ATTEMPTS,
         "            self._end(breaker.succeeded(ticket, wrote=False))\n",
         "",
         *BREAKERS,
