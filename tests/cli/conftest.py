@@ -163,3 +163,10 @@ def codes(said: Said, *levels: str) -> list[str]:
 
 def examine(app: Flask, *arguments: object) -> Said:
     return run_in(app)("doctor", "--json", *arguments)
+
+
+def the_finding(app: Flask, code: str) -> dict[str, Any]:
+    """Return the only finding with a code."""
+    (finding,) = (f for f in examine(app).data["findings"] if f["code"] == code)
+    assert isinstance(finding, dict)
+    return finding
