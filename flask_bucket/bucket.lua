@@ -4,12 +4,12 @@
 -- ARGV[1]    the mode: 'take', 'peek' (answers the same, writes nothing), 'settle' (does not ask)
 -- ARGV[2]    now in microseconds; empty for the server's clock
 -- ARGV[3..]  a row of six for each charge: its role ('take', 'shadow' or 'held'), its cost, and
---            the capacity, scale, step and tick (1, 1000 or 1000000 us) of its limit. A kind may
---            follow the role: 'take ban'. It has two more arguments, which follow all the rows:
+--            the capacity, scale, step and tick (1, 1000 or 1000000 us) of its limit. After the
+--            role may stand a kind, and a text to keep for people: 'take rate 5/day'. Each kind has
+--            two more arguments, which follow all the rows (of 'rate', they are empty):
 --            'up-to'  the most tokens that it takes, and how many its bucket gets back first
 --            'slot'   the microseconds that it is held at most, and the member that holds it
 --            'ban'    the microseconds that it lasts, and which charges' refusals it counts
---            'noted'  nothing, and the text of its limit, which is kept for people
 --
 -- Returns integers: now and, for each charge, the tokens that its bucket needs to afford it (or 0),
 -- those taken, and the bucket's tokens and last_refill; of slots, those held and when all are free.
@@ -88,7 +88,7 @@ for i = 1, #KEYS do
     wanted = 0, needed = 0, returned = 0, taken = 0,
   }
   if #role > 6 then
-    role, charge.kind = string.match(role, '(%S+) (%S+)')
+    role, charge.kind, charge.text = string.match(role, '(%S+) (%S+) ?(.*)')
     charge.role, charge.most, charge.extra = role, tonumber(ARGV[more]), ARGV[more + 1]
     kinds, more = kinds or {}, more + 2
   end
@@ -219,7 +219,7 @@ for i = 1, #KEYS do
     local ms = charge.tick == 1 and math.ceil(ticks / 1000) or ticks * (charge.tick / 1000)
     call('HSET', key,
       'tokens', charge.tokens, 'last_refill', charge.last_refill, 'scale', charge.scale)
-    if charge.kind == 'noted' then call('HSET', key, 'limit', charge.extra) end
+    if (charge.text or '') ~= '' then call('HSET', key, 'limit', charge.text) end
     call('PEXPIRE', key, math.min(ms + TTL_MARGIN, LARGEST))
   end
   -- What is given back must be taken again: a wait without it would end in a refusal.

@@ -112,7 +112,7 @@ def reachable() -> Iterator[None]:
 
 #: Explain the question marks in a table.
 _OF_A_FUNCTION = (
-    "?: A function returns this limit for each request, and it is not stored. TOKENS are those "
+    "?: A function returns this limit for each request, so it is not known here. TOKENS are those "
     "that the last request left."
 )
 _OF_NO_RULE = (

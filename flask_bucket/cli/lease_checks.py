@@ -25,8 +25,9 @@ def lease_checks(state: Enforcer) -> Iterator[Finding]:
         yield Finding(
             "FB401",
             "warning",
-            "Nothing is leased, because the number of workers is not known.",
-            "Set BUCKET_WORKERS to the number of workers on all machines.",
+            "The number of workers is not known here. Where it is not known, nothing is leased.",
+            "Set BUCKET_WORKERS to the number of workers on all machines. If WEB_CONCURRENCY says "
+            "it where the application is served, set it for this command too.",
         )
         return
     for limit, bound in leased.items():

@@ -171,7 +171,10 @@ def _conditions(bound: BoundRule, limit: Limit | None) -> Iterator[str]:
         yield f"ban after {bound.ban.ban}"
     if bound.lease:
         never = [limit.name for limit, *_ in bound.fixed or () if not bound.lease_of(limit)]
-        yield f"lease {bound.lease:g} s" + (f", never for {' and '.join(never)}" if never else "")
+        unless = f", never for {' and '.join(never)}" if never else ""
+        if bound.workers is None:
+            unless = ", if the number of workers is known"
+        yield f"lease {bound.lease:g} s{unless}"
 
 
 def _as_data(route: Route, found: list[InForce], states: Mapping[str, Enforcer]) -> dict[str, Any]:

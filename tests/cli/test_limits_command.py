@@ -216,3 +216,17 @@ def test_an_application_without_a_limiter_is_told_so() -> None:
     assert said.code == 1
     assert "has no Limiter" in said.err
     assert said.err.count("\n") == 1
+
+
+def test_a_lease_says_if_nobody_knows_for_how_many_workers(
+    app: Flask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WEB_CONCURRENCY", raising=False)
+    for name, workers in (("unknown", None), ("known", 2)):
+        app.config["BUCKET_WORKERS"] = workers
+        limited = Limiter(app, name=name).limit("500/second", lease=1)
+        app.add_url_rule(f"/{name}", name, limited(lambda: ""))
+    rows = run_in(app)("limits").out.splitlines()
+    said = {row.split()[0]: row for row in rows if "lease" in row}
+    assert "lease 1 s, if the number of workers is known" in said["/unknown"]
+    assert "lease 1 s  " in said["/known"]

@@ -138,6 +138,21 @@ def test_a_refused_request_leaves_the_limit_known(app: Flask) -> None:
     assert (bucket["limit"], bucket["tokens"]) == ("1/hour burst 5", 0)
 
 
+def test_a_limit_that_is_leased_is_known(app: Flask) -> None:
+    app.config["BUCKET_WORKERS"] = 1
+    limiter = Limiter(app, name="hot")
+    limited = limiter.limit(lambda: g.limit, name="hot", lease=10)
+
+    @app.before_request
+    def choose() -> None:
+        g.limit = "100/minute burst 400"
+
+    app.add_url_rule("/hot", "hot", limited(lambda: ""))
+    get(app, "/hot", 9)
+    buckets = run_in(app)("show", "203.0.113.7", "--limiter", "hot", "--json").data["buckets"]
+    assert [bucket["limit"] for bucket in buckets] == ["100/minute burst 400"]
+
+
 def test_a_limit_that_a_rule_says_is_shown_as_the_rule_says_it(app: Flask) -> None:
     """Also where a function returned another one under this name in an earlier deploy."""
     earlier, now = Flask("shop"), Flask("shop")

@@ -102,9 +102,11 @@ class TestRedis:
             store.take([noted, charge(1, BOB)], now=START)
             assert client.hget(ALICE, "limit") == b"2/second burst 10"
             assert client.hlen(BOB) == 3
+            store.take([replace(noted, cost=0, up_to=1, noted="2/second burst 11")], now=START)
+            assert client.hget(ALICE, "limit") == b"2/second burst 11"
             store.take([charge()], now=START)  # says nothing of it
-            assert client.hget(ALICE, "limit") == b"2/second burst 10"
-            assert left(store) == 6
+            assert client.hget(ALICE, "limit") == b"2/second burst 11"
+            assert left(store) == 5
         store.close()
 
     def test_the_user_may_make_the_client(self) -> None:

@@ -128,11 +128,10 @@ def _add_kinds(
             kind = "up-to"
             rows += (charge.up_to, charge.rest)
         elif charge.noted:
-            kind = "noted"
-            rows += ("", charge.noted)
+            rows += ("", "")
         else:
             continue
-        rows[6 * i] = f"{role} {kind}"
+        rows[6 * i] = f"{role} {kind} {charge.noted}" if charge.noted else f"{role} {kind}"
 
 
 def _read(
