@@ -53,7 +53,7 @@ def _sending(app: Flask) -> Callable[[int], object]:
 
 
 def by_limits(url: str, rounds: int = 30, calls: int = 100) -> Series:
-    """What 1 to 10 limits add to a request."""
+    """The time that 1 to 10 limits add to a request."""
 
     def make(limits: int) -> Callable[[int], object]:
         return _sending(ours(url, [f"{10**8 + n}/minute" for n in range(limits)]))

@@ -27,7 +27,7 @@ REQUIRED = frozenset(filter(None, os.environ.get("TESTS_REQUIRE", "").split(",")
 
 
 def missing(name: str) -> NoReturn:
-    """Skip the test for lack of something; fail it where that something is required."""
+    """Skip the test because something is missing; fail it where that is required."""
     if name in REQUIRED:
         pytest.fail(f"{name} is required here, and it is not installed")
     pytest.skip(f"{name} is not installed")
@@ -210,7 +210,7 @@ class Cluster:
 
     @property
     def primaries(self) -> list[Server]:
-        """Those that were primaries at first."""
+        """The nodes that were primaries at first."""
         return self.nodes[: len(self.SLOTS)]
 
     @property

@@ -115,7 +115,7 @@ def test_a_fixed_window_lets_twice_its_limit_through_and_a_bucket_does_not() -> 
 
 @pytest.fixture
 def traffic() -> Callable[[Flask, Callable[[], None]], Counter[int]]:
-    """Send requests from four threads, and something else to happen in the middle of them."""
+    """Send requests from four threads, and let something happen in the middle."""
 
     def send(app: Flask, meanwhile: Callable[[], None]) -> Counter[int]:
         seen: Counter[int] = Counter()

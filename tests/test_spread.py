@@ -21,7 +21,7 @@ A, B, C = (f"bucket:{{c}}:{name}:per-hour" for name in "abc")
 
 
 class Nodes:
-    """A node for each key. Some fail when they are asked in some mode."""
+    """A node for each key. A test says which calls of which node fail."""
 
     def __init__(self) -> None:
         self._prepare = link_by(fakeredis.FakeRedis()).prepare

@@ -183,7 +183,7 @@ def test_a_function_that_each_request_decorates_is_limited(
 def test_a_function_is_limited_where_no_endpoint_serves_the_limited_one(
     buckets: CountingStore, is_gone: bool
 ) -> None:
-    """Whether another application that serves the limited one still lives changes nothing."""
+    """Another application that serves the limited one makes no difference."""
     limiter, view = Limiter(redis=buckets), answer()
 
     def create(served: View) -> Flask:

@@ -14,7 +14,7 @@ from tests.ext.conftest import CountingStore, answer, remaining, statuses
 
 
 def surfaces(app: Flask, limit: Any, buckets: CountingStore, match: str) -> None:
-    """Assert that a limit makes for a 500, tells tests of its error, and charges nothing."""
+    """Assert that a limit causes a 500, shows its error to tests, and charges nothing."""
     app.add_url_rule("/", "v", limit(answer()))
     client = app.test_client()
     assert client.get("/").status_code == 500

@@ -147,7 +147,7 @@ def test_an_application_can_be_limited_whatever_replaced_the_class_flask(
     buckets: CountingStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Instrumented(Flask):
-        """What OpenTelemetry's instrumentation puts in the place of ``flask.Flask``."""
+        """The class that OpenTelemetry's instrumentation puts in place of ``flask.Flask``."""
 
     before = Flask("before")
     monkeypatch.setattr("flask.Flask", Instrumented)

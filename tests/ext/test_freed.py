@@ -26,7 +26,7 @@ def app() -> Flask:
 
 
 def is_freed(app: Flask, path: str, status: int) -> bool:
-    """Return whether a request that is answered leaves nothing of itself."""
+    """Return whether nothing is left of a request after its answer."""
     seen: list[weakref.ref[Any]] = []
     app.before_request_funcs.setdefault(None, []).insert(
         0,

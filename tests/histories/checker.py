@@ -140,7 +140,7 @@ def _answered(limit: Limit, band: Band, calls: list[Call]) -> Iterator[Band]:
 
 
 def _narrowed(limit: Limit, band: Band, call: Call) -> Band | None:
-    """Return what a band is after a call; None if the bucket would not have answered so."""
+    """Return a band after a call; None if the bucket would not have given this answer."""
     answer = call.answer
     assert answer is not None
     if not call.begun <= answer.now <= call.ended:
@@ -166,7 +166,7 @@ def _taken(limit: Limit, tokens: int, call: Call) -> tuple[tuple[bool, int], int
 
 
 def _widest(bands: Iterable[Band]) -> list[Band]:
-    """Leave out bands that others hold: whatever explains an answer from these, does from those."""
+    """Leave out bands that lie within others, which explain every answer that these explain."""
     kept: list[Band] = []
     for band in sorted(bands, key=lambda band: band.low - band.high):
         if not any(other.holds(band) for other in kept):

@@ -42,7 +42,7 @@ class History:
         return [call for call in self.calls if call.answer is None]
 
     def until(self, time: int) -> History:
-        """Return what happened before a time at which nothing was under way or lost."""
+        """Return the history up to a time at which no call was under way or lost."""
         calls = [call for call in self.calls if decided(call) < time]
         return History(calls, [reset for reset in self.resets if reset < time])
 

@@ -105,7 +105,7 @@ def record(site: Site, seed: int, pause: float, over: Event) -> list[Call]:
 
 
 def see_its_end(server: Server) -> None:
-    """Return when the server has surely done all that it was sent before.
+    """Wait until the server has surely done everything that it was sent before.
 
     The worker of a lost call is dead, or has given up. Its command may still wait in a socket. The
     server reads all sockets that are ready before it waits for others again. So it has read that

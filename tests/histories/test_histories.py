@@ -38,7 +38,7 @@ class Recorded:
     faults: Counter[str]
 
     def quiet(self) -> History:
-        """Return what happened before the first doubt."""
+        """Return the history before the first doubt."""
         doubts = [*self.history.resets, *(call.begun for call in self.history.lost())]
         return self.history.until(min(doubts))
 
@@ -146,7 +146,7 @@ def test_lost_calls_hide_few_changes(recorded: Recorded) -> None:
 
 
 def rejections(history: History, change: Change, most: int) -> list[bool]:
-    """Change at most so many answers, one at a time, and say of each whether that was rejected."""
+    """Change at most so many answers, one at a time; return for each whether it was rejected."""
     assert is_explained(history)
     changed = [change(history, call) for call in followed(history)]
     possible = [one for one in changed if one is not None]

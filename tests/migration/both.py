@@ -17,7 +17,7 @@ from flask_bucket import MemoryStore
 #: Where time begins.
 START = 1_700_000_000
 
-#: Adds views to an app, with limits of whichever Limiter it is given.
+#: Adds views to an app, with limits of a given Limiter.
 Declare = Callable[[Flask, Any], None]
 
 

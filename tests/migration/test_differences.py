@@ -30,7 +30,7 @@ def one_limit(text: str, **options: Any) -> Callable[[Flask, Any], None]:
 def test_a_windows_end_lets_nearly_twice_the_limit_through(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its window begins with the first request, so whoever sends that knows where it ends."""
+    """Its window begins with the first request, so the client that sends it knows where it ends."""
     both = Both(one_limit("10/minute"), monkeypatch)
     both.ask()
     both.wait(59.9)

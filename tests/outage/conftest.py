@@ -21,7 +21,7 @@ TABLE = os.environ.get("OUTAGE_TABLE")
 
 @pytest.fixture
 def world(own_server: Server) -> Iterator[World]:
-    """A server of the test's own behind a proxy."""
+    """The test's own server, reached through a proxy."""
     with Proxy(own_server.port) as proxy:
         yield World(own_server, proxy)
         own_server.thaw()

@@ -16,7 +16,7 @@ _RESET = struct.pack("ii", 1, 0)
 class Proxy:
     """Stands between a client and a server on this host, and passes everything, until told not to.
 
-    Set at any time, for connections that exist and for new ones:
+    These can be set at any time, for existing connections and for new ones:
 
     * ``latency``: seconds added to each reply.
     * ``cut_after``: of each reply, only so many bytes pass.
@@ -61,10 +61,10 @@ class Proxy:
         self.reset()
 
     def hang(self) -> None:
-        """Reset all connections, and leave those who try to connect without an answer."""
+        """Reset all connections, and leave attempts to connect without an answer."""
         self.refuse()
         self._listener = self._bound(0)
-        # Once the queue is full, Linux drops whatever else knocks.
+        # Once the queue is full, Linux drops further attempts.
         for _ in range(3):
             filler = socket.socket()
             filler.setblocking(False)
@@ -79,7 +79,7 @@ class Proxy:
             self._cut(pair)
 
     def half_open(self) -> None:
-        """Lose the server's end of all connections, and tell no client; new ones are well."""
+        """Lose the server's end of all connections, and tell no client. New connections work."""
         with self._lock:
             for client, server in self._pairs:
                 self._deaf.add(client)

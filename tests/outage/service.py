@@ -95,7 +95,7 @@ class Service:
         state.store.close()
 
     def recover(self, patience: float = 10) -> float:
-        """Ask until the store decides again; return the seconds that took."""
+        """Send requests until the store decides; return the seconds that this took."""
         began = time.monotonic()
         while True:
             if self.get("probe").decided_by_store:
@@ -105,7 +105,7 @@ class Service:
 
 
 class Stalls:
-    """Watches for how long this machine did nothing, so that nobody else is blamed for it."""
+    """Measures for how long this machine stood still, so that no test blames the code for it."""
 
     def __init__(self) -> None:
         self.longest, self.count = 0.0, 0

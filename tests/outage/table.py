@@ -39,7 +39,7 @@ def _milliseconds(seconds: float | None) -> str:
 
 
 def tokens(taken: int, granted: int) -> str:
-    """Say how what was taken from a bucket differs from what the store granted."""
+    """Say how the tokens taken from a bucket differ from those that the store granted."""
     if taken > granted:
         return f"{taken - granted} taken, unanswered"
     if taken < granted:
@@ -48,7 +48,7 @@ def tokens(taken: int, granted: int) -> str:
 
 
 def saw(seen: Sequence[Seen]) -> str:
-    """Say what a client saw, in the order in which it first saw it."""
+    """Name the answers that a client saw, in the order in which it first saw them."""
     counts = Counter(
         f"{one.status}" + ("" if one.decided_by_store else " without rate headers") for one in seen
     )

@@ -222,7 +222,7 @@ def test_a_killed_worker_costs_its_slots_for_their_time(own_server: Server, tmp_
 def test_a_download_that_is_abandoned_frees_its_slot(
     kind: str, path: str, own_server: Server, tmp_path: Path
 ) -> None:
-    """A file too: the server sends it with its own means, and more than any socket buffers."""
+    """A file too, which the server sends by its own means, and which no socket buffers whole."""
     big = tmp_path / "file"
     with big.open("wb") as file:
         file.write(b"." * 10)

@@ -184,7 +184,7 @@ def test_over_several_slots_all_kinds_are_decided_as_in_one_call(
 
 @pytest.mark.parametrize("seed", range(3))
 def test_key_by_key_the_decision_is_that_of_one_call(seed: int) -> None:
-    """As while a slot moves: calls with more than one key are turned away now and then."""
+    """Calls with more than one key are turned away now and then, as while a slot moves."""
     chance = random.Random(seed)
     reference, now = MemoryStore(lambda: START), START
     fake = fakeredis.FakeRedis(server=fakeredis.FakeServer())
@@ -336,7 +336,7 @@ def test_a_node_that_imports_a_slot_is_asked_again_if_it_lacks_the_script(
 
 
 def test_a_node_that_does_not_know_its_own_address_is_reached_at_the_one_asked() -> None:
-    """As the only node of a cluster, which no other one has told."""
+    """The only node of a cluster does not, since no other node has told it."""
     node = Server(valkey_binary(), "--cluster-enabled", "yes", "--cluster-port", str(free_port()))
     try:
         with node.start().client() as client:

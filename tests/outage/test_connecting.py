@@ -52,7 +52,7 @@ def eventually(check: Callable[[], bool], seconds: float = 15) -> bool:
 
 
 def measured(fault: str, service: Service) -> Row:
-    """Ask until the store decides, and a little more; return the row of the table."""
+    """Send requests until the store decides, and a few more; return the row of the table."""
     began = time.monotonic()
     decided = eventually(lambda: service.get().decided_by_store)
     took = time.monotonic() - began
@@ -185,7 +185,7 @@ def test_a_thread_that_cannot_be_started_is_an_outage(
 def test_a_signal_that_interrupts_the_start_of_a_thread_costs_one_request(
     valkey: Server, monkeypatch: pytest.MonkeyPatch, runs: bool
 ) -> None:
-    """Whether or not the thread runs all the same."""
+    """The thread may run or not."""
 
     class LateError(Exception):
         """As the handler of an alarm raises it."""

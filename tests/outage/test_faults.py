@@ -75,7 +75,7 @@ def granted(service: Service, client: str) -> int:
 
 
 def keeps_to(policy: str, seen: list[Seen]) -> bool:
-    """Return whether one client's responses are what the policy says, and no more."""
+    """Return whether one client's responses are those of the policy."""
     statuses = Counter(one.status for one in seen)
     if policy == "allow":
         return set(statuses) == {200}
@@ -128,7 +128,7 @@ def test_in_an_outage_the_policy_decides(
     began = sum("out of reach" in line for line in lines)
     assert began == sum("answers again" in line for line in lines)
     assert len(lines) == 2 * began
-    # Where the machine stood still for long, there was one more that nobody made.
+    # Where the machine stood still for long, it caused one more.
     assert len(services) <= began <= len(services) + stalls.count
 
 

@@ -77,7 +77,7 @@ def test_the_retries_of_a_client_are_seen() -> None:
 
 
 def test_a_cluster_s_client_retries_unless_its_retry_says_otherwise() -> None:
-    """What the advice says must be true of the client that it is given for."""
+    """The advice must be true of the client that it is given for."""
     cluster = Cluster(valkey_binary())
     try:
         port = cluster.start().nodes[0].port

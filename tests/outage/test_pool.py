@@ -27,7 +27,7 @@ WRONG = Charge(CHARGE.limit, "bucket:{alice}:wrong:per-day")
 
 
 def taken_by_two(store: RedisStore, first: Callable[[], object], proxy: Proxy) -> list[int]:
-    """Have one call on its way, and take while that has the only connection."""
+    """Take while another call under way has the only connection."""
     answers: list[int] = []
     proxy.latency = 0.3
     thread = threading.Thread(target=first)
@@ -40,7 +40,7 @@ def taken_by_two(store: RedisStore, first: Callable[[], object], proxy: Proxy) -
 
 
 def test_one_lost_connection_drops_the_others_that_idle(valkey: Server) -> None:
-    """All of them cross the same network: else each would fail one request more."""
+    """All of them use the same network, so each would fail one more request."""
     with Proxy(valkey.port) as proxy:
         store = RedisStore.from_url(proxy.url, timeout=0.5)
         proxy.latency = 0.1
@@ -124,7 +124,7 @@ def test_connecting_counts_against_the_timeout_of_the_call(
 def test_a_slow_connect_shortens_no_later_wait(
     valkey: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A request that the connect left no time gives the connection away, as good as any."""
+    """A request with no time left after connecting gives its good connection away."""
     dial = Dialer.dial
 
     def slowly(dialer: Dialer, deadline: float | None = None) -> Wire:
@@ -155,7 +155,7 @@ def used_and_dropped(url: str) -> None:
 
 
 def test_an_application_that_nobody_closes_closes_its_connections(own_server: Server) -> None:
-    """Without a warning of an open socket, which would fail this test."""
+    """There is no warning about an open socket: it would fail this test."""
     used_and_dropped(own_server.url)
     gc.collect()
     with own_server.client() as client:

@@ -41,7 +41,7 @@ class Watched:
         return f"redis+sentinel://{hosts}/buckets/0"
 
     def primary(self) -> Server:
-        """Wait until all is well, and return the primary."""
+        """Wait until the primary and its replica are up, and return the primary."""
         deadline = time.monotonic() + 30
         while True:
             links = {self._role(server): server for server in self.servers}
@@ -109,7 +109,8 @@ def test_a_demoted_primary_is_left_for_the_new_one(watched: Watched) -> None:
         while sentinel.sentinel_get_master_addr_by_name("buckets")[1] != new.port:
             assert time.monotonic() < deadline
             if time.monotonic() > asked + 3:
-                # On a busy machine a sentinel may abandon one. While it is at it, it says so.
+                # On a busy machine a sentinel may abandon a failover. It tells while one is under
+                # way.
                 asked = time.monotonic()
                 with suppress(redis.ResponseError):
                     sentinel.execute_command("SENTINEL", "FAILOVER", "buckets")

@@ -235,7 +235,7 @@ def test_a_place_that_makes_no_sense_is_an_outage(url: str, answer: bytes) -> No
 
 
 def test_a_cluster_that_redirects_to_nowhere_is_an_outage() -> None:
-    """The map is sound, and then a node says that another one has the slot, and not which."""
+    """The map is right, but then a node says that another node has the slot, without naming it."""
 
     def serve(peer: socket.socket) -> None:
         port = b":%d" % peer.getsockname()[1]

@@ -37,7 +37,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture
 def subjects(servers: dict[str, Server]) -> Iterator[list[Subject]]:
-    """A store of every kind that is installed, all to be told the same."""
+    """A store of every kind that is installed. All get the same calls."""
     made = []
     for name in NAMES:
         # test_this_store_takes_part reports the stores that are missing.
@@ -50,7 +50,7 @@ def subjects(servers: dict[str, Server]) -> Iterator[list[Subject]]:
 
 @pytest.fixture(params=["memory", "valkey"])
 def subject(request: pytest.FixtureRequest, servers: dict[str, Server]) -> Iterator[Subject]:
-    """The reference in its store, and the script in a real server."""
+    """The reference in the in-process store, and the script in a real server."""
     made = engines.subject(request.param, servers)
     yield made
     engines.close(made)

@@ -85,7 +85,7 @@ def test_refusals_in_all_workers_are_counted_and_bans_end_as_exact_rationals_say
     lasts: int,
     history: list[tuple[int, int, str]],
 ) -> None:
-    """At the first point of a request or at the second, refused by the store or by a cache."""
+    """The first point of a request or the second one refuses, in the store or in a cache."""
     subject.forget()
     store, began = Timed(subject), list[Outcome]()
     ban = Ban(after, float(lasts) / SECOND)

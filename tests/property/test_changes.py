@@ -41,7 +41,7 @@ TOLERANCE = SECOND
 def test_a_changed_limit_adds_no_token_and_takes_none_that_still_fits(
     subject: Subject, old: Limit, new: Limit, left: Fraction, by: int, later: int
 ) -> None:
-    """Nor does it forgive any part of a debt."""
+    """It also forgives no part of a debt."""
     drained(subject, old, START)
     subject.store.settle([Charge(old, KEY, -int(left * old.capacity))], now=START)
     # Written at this time, the balance may be any number of parts.

@@ -30,7 +30,7 @@ def ban(limit: Limit, lasts: int) -> Charge:
 
 
 def told_by_the_ban(subject: Subject, charge: Charge, refused: bool, now: int) -> Outcome:
-    """Ask for what is refused or not, and return what the ban says."""
+    """Make a request that is refused or not, and return the ban's answer."""
     assume(now < EXACT)
     asked = Charge(ONE, KEY, 2 if refused else 0, counts_for=(BAN,))
     return subject.store.take([asked, charge], now=now).outcomes[1]
@@ -138,7 +138,7 @@ def test_a_ban_of_any_limit_ends_to_the_microsecond(
 def test_no_more_slots_are_held_than_there_are(
     subject: Subject, capacity: int, lasts: int, history: list[tuple[int, str, str]]
 ) -> None:
-    """Whatever is held, given back, too late or by a refusal, or refused for something else."""
+    """This holds with slots given back, too late or by a refusal, and with other refusals."""
     subject.forget()
     now, limit, oracle = START, Limit(capacity, 1), SlotsOracle(capacity, lasts)
     for by, what, member in history:

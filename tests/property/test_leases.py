@@ -24,7 +24,7 @@ KEY, OTHER = "bucket:{all}:app:n", "bucket:{c}:page:n"
 
 
 class Unreliable(WrappingStore):
-    """A store whose answers are lost when that is asked for: before it decided, or after."""
+    """A store that loses answers when told to, before it decided or after."""
 
     lost: str | None = None
 
@@ -60,7 +60,7 @@ class Fleet:
         return LeaseStore(self.store, self.count, lambda: self.elapsed / MICROSECONDS)
 
     def wait(self, microseconds: int, stepped: int = 0) -> None:
-        """Let time pass, of which the store's clock may make more or less."""
+        """Let time pass. The store's clock may run faster or slower."""
         self.elapsed += microseconds
         self.now += max(0, microseconds + stepped)
 
@@ -110,7 +110,7 @@ def most_granted(
 ) -> None:
     """Check every interval: no more than the capacity, the refill, and what workers may hold.
 
-    An exact bucket, that of all workers together, may never be asked for more than it has.
+    One exact bucket, for all workers together, must always have what they ask for.
     """
     oracle = Oracle(capacity + held, rate / MICROSECONDS, granted[0][0] if granted else START)
     for at, cost in granted:

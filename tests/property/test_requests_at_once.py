@@ -21,7 +21,7 @@ ENDS = ("stream", "text", "abort", "crash", "hook", "refused later", "block", "n
 
 
 def serve(slots: int, holds: int) -> Flask:
-    """Return an application whose requests end as they are asked to."""
+    """Return an application whose requests end as each of them asks."""
     app = Flask(__name__)
     limiter = Limiter(app, application_limits=AtOnce(slots, holds=holds))
 

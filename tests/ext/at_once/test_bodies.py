@@ -96,7 +96,7 @@ def test_a_file_gives_its_slot_back_when_it_is_read(
 
 
 class Unchangeable(FileWrapper):
-    """As one that is written in C."""
+    """An iterator like one that is written in C."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if name == "close":
@@ -105,7 +105,7 @@ class Unchangeable(FileWrapper):
 
 
 class Measurable(FileWrapper):
-    """As waitress's, which knows how much of it is left."""
+    """A file like waitress's, which knows how much of it is left."""
 
     def __len__(self) -> int:
         return 4

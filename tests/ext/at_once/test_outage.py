@@ -149,7 +149,7 @@ def test_a_slot_that_could_not_be_given_back_goes_back_with_the_next_try(lossy: 
 
 
 def test_a_slot_is_given_back_although_the_call_was_broken_off(lossy: Lossy) -> None:
-    """As by a worker's timeout, which raises an exception wherever the worker is."""
+    """A worker's timeout raises an exception like this, wherever the worker is."""
     app, lossy.loses, lossy.loss = limited(lossy, "allow"), True, SystemExit(1)
     with pytest.raises(SystemExit):
         app.test_client().get("/")

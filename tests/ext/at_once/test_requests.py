@@ -96,7 +96,7 @@ def test_a_slot_that_was_over_is_not_given_back_for_another(
 
 
 class Stopped(BaseException):
-    """As a server's own, which no handler of errors sees."""
+    """An exception like a server's own, which no error handler sees."""
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, Stopped])

@@ -15,7 +15,7 @@ from tests.ext.conftest import answer, refused
 
 @pytest.fixture
 def limited(app: Flask, limiter: Limiter, client: FlaskClient) -> FlaskClient:
-    """A client whose one request a half minute, of its only view, is spent."""
+    """A client that has used up its one request per half minute."""
     app.add_url_rule("/", "v", limiter.limit("2/minute", cost=2)(answer()))
     return client
 
