@@ -13,7 +13,7 @@ import click
 from .app_replay import AppReplay, LimitOf, Tally
 from .layout import Table
 from .logs import Log
-from .output import counted, print_table
+from .output import counted, print_table, print_text
 from .report import about, percentage, print_summary
 
 #: Stands for the endpoint of URLs that no route matches.
@@ -85,7 +85,7 @@ class AppReport:
         if self.replay.evidence.assumptions:
             click.echo("\nThe log does not tell everything:")
             for assumption in self.replay.evidence.assumptions:
-                click.echo(f"- {assumption}")
+                print_text(assumption, item=True)
 
     def _endpoints(self) -> list[tuple[str | None, Tally]]:
         """Return the endpoints with the most refusals first, then those with the most requests."""

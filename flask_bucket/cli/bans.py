@@ -22,7 +22,7 @@ from ..stores.base import innermost
 from .buckets import Bucket, server_of, stored
 from .clients import reachable
 from .layout import Table
-from .output import Failure, duration, print_json, print_table
+from .output import Failure, duration, print_json, print_table, print_text
 from .states import limiters, name_of
 
 
@@ -174,9 +174,9 @@ def ban(
         print_json({"client": client, "bans": [b.as_data(until) for b, until in told]})
         return
     for by_hand, until in told:
-        click.echo(by_hand.told(until))
+        print_text(by_hand.told(until))
     for off in dict.fromkeys(b.limiter for b in begun if not b.state.is_on):
-        click.echo(
+        print_text(
             f"The Limiter {off!r} is switched off here (BUCKET_ENABLED), and then refuses nobody. "
             "The ban holds in processes where it is switched on.",
             err=True,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -15,7 +14,16 @@ from ..errors import StoreUnavailable
 from ..keys import keys_start
 from .buckets import Bucket, server_of, stored
 from .layout import Line, Table, laid_out
-from .output import Failure, counted, duration, print_json, print_lines, terminal_width
+from .output import (
+    Failure,
+    counted,
+    duration,
+    print_json,
+    print_lines,
+    print_text,
+    terminal_width,
+    wrapped,
+)
 from .states import limiters
 
 _limiter = click.option("--limiter", metavar="NAME", help="Only this Limiter. The default is all.")
@@ -48,7 +56,7 @@ def show(client: str, limiter: str | None, as_json: bool) -> None:
     elif found:
         print_lines(bucket_lines(found, with_client=False))
     else:
-        click.echo(f"No bucket of {client} is stored, so all are full.")
+        print_text(f"No bucket of {client} is stored, so all are full.")
 
 
 @click.command()
@@ -127,7 +135,7 @@ def bucket_lines(buckets: list[Bucket], *, with_client: bool) -> list[Line]:
     lines = laid_out(_table(buckets, with_client=with_client), width)
     unknown = [bucket for bucket in buckets if bucket.limit is None]
     for note in dict.fromkeys(_OF_A_FUNCTION if b.from_function else _OF_NO_RULE for b in unknown):
-        lines += [Line(""), *(Line(text) for text in textwrap.wrap(note, width or len(note)))]
+        lines += [Line(""), *map(Line, wrapped(note, width).splitlines())]
     return lines
 
 

@@ -18,7 +18,7 @@ from ..enforcing import Enforcer
 from ..limits import Limit
 from ..rules import counted_as
 from .layout import Table
-from .output import Failure, counted, print_json, print_table
+from .output import Failure, counted, print_json, print_table, print_text
 from .states import Route, exempt_in, limiters, limits_now, name_of, routes
 
 #: Marks a route that has no limit and is not exempt. It may be an oversight.
@@ -226,9 +226,11 @@ def _print(found: dict[Route, list[InForce]], states: dict[str, Enforcer]) -> No
     for name, state in states.items():
         bans = [str(bound.ban.ban) for bound in state.planner.bans if bound.ban is not None]
         if bans:
-            click.echo(f"\nThe Limiter {name!r} bans clients after {', and after '.join(bans)}.")
+            click.echo()
+            print_text(f"The Limiter {name!r} bans clients after {', and after '.join(bans)}.")
         if not state.config.enabled:
-            click.echo(f"\nThe Limiter {name!r} enforces nothing: BUCKET_ENABLED is False.")
+            click.echo()
+            print_text(f"The Limiter {name!r} enforces nothing: BUCKET_ENABLED is False.")
 
 
 def _rows(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,28 @@ def print_lines(lines: Sequence[Line]) -> None:
     from rich.console import Console
 
     Console().print(coloured(lines), soft_wrap=True)
+
+
+def print_text(text: str, *, item: bool = False, err: bool = False) -> None:
+    """Print a sentence or two. On a terminal, lines end between words.
+
+    :param item: whether it is an item of a list.
+    """
+    width = terminal_width()
+    click.echo(wrapped(f"- {text}" if item else text, width, "  " if item else ""), err=err)
+
+
+def wrapped(text: str, width: int | None, indent: str = "") -> str:
+    """Wrap a text between words. A longer word has a line of its own.
+
+    :param width: the characters in a line; None for no limit.
+    :param indent: what each further line begins with.
+    """
+    if width is None:
+        return text
+    return textwrap.fill(
+        text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def terminal_width() -> int | None:

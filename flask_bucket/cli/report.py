@@ -12,7 +12,7 @@ import click
 from ..limits import SECOND
 from .layout import Table
 from .logs import Log
-from .output import counted, duration, print_table
+from .output import counted, duration, print_table, print_text
 from .replay import Judgement
 from .traffic import Traffic
 
@@ -116,10 +116,10 @@ def print_summary(summary: str, logs: Sequence[Log]) -> None:
     malformed = sum(log.malformed for log in logs)
     if malformed:
         summary += f"; {counted(malformed, 'malformed line')} left out"
-    click.echo(summary + ".")
+    print_text(summary + ".")
     first = next((log for log in logs if log.first is not None), None)
     if first is not None:
-        click.echo(f"The first malformed line is {first.first_malformed()}")
+        print_text(f"The first malformed line is {first.first_malformed()}")
     click.echo()
 
 

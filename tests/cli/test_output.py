@@ -154,10 +154,10 @@ def test_without_rich_a_terminal_gets_plain_text(monkeypatch: pytest.MonkeyPatch
     assert not output.wants_colours()
 
 
-def at_a_terminal(*arguments: str) -> str:
+def at_a_terminal(*arguments: str, width: int = 100) -> str:
     """Run ``flask bucket`` with a terminal for its output."""
     ours, theirs = pty.openpty()
-    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "100"}
+    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": str(width)}
     environment.pop("NO_COLOR", None)
     command = [sys.executable, "-m", "flask", "bucket", *arguments]
     process = subprocess.Popen(command, stdout=theirs, stderr=theirs, env=environment)
@@ -178,6 +178,23 @@ def test_a_terminal_gets_colours(write_log: Callable[..., Path]) -> None:
     seen = at_a_terminal("simulate", str(write_log(*[line()] * 7)), "--limit", "5/minute")
     assert "LIMIT     REFUSED" in seen
     assert "\x1b[1m" in seen
+
+
+def test_sentences_end_their_lines_between_words(write_log: Callable[..., Path]) -> None:
+    said = "a line of several long words that is not one of an access log in any format"
+    log = write_log(*[line()] * 7, said)
+    seen = at_a_terminal("simulate", str(log), "--limit", "5/minute", width=70)
+    sentence = seen.partition("The first malformed")[2].partition("LIMIT")[0].split("\r\n")
+    assert len(sentence) > 2
+    assert max(map(len, sentence[2:])) <= 70
+    assert " ".join(" ".join(sentence).split()).endswith(f"{said!r}")
+
+
+def test_items_of_a_list_are_indented_where_they_are_wrapped() -> None:
+    text = "- What deduct_when returns: it is asked"
+    assert output.wrapped(text, 24, "  ") == "- What deduct_when\n  returns: it is asked"
+    assert output.wrapped("a-very-long-word", 5) == "a-very-long-word"
+    assert output.wrapped(text, None) == text
 
 
 def test_a_long_log_shows_how_far_it_is(
