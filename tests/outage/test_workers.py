@@ -29,6 +29,9 @@ from tests.servers import Server, free_port, missing
 #: Seconds until something is surely wrong.
 PATIENCE = 60
 
+#: How often the test of a reload begins anew, at most.
+TRIES = 4
+
 APP = "tests.outage.limited:app"
 GUNICORN = ("gunicorn", APP, "-b127.0.0.1:{port}", "-w2", "--no-control-socket")
 UWSGI = ("uwsgi", "--http-socket=127.0.0.1:{port}", f"--module={APP}", "--master", "--die-on-term")
@@ -151,15 +154,16 @@ def busy_processors() -> Iterator[None]:
             process.wait()
 
 
+@pytest.mark.timeout(TRIES * PATIENCE)
 @pytest.mark.parametrize("kind", ["gunicorn gevent", "gunicorn gthread"])
 def test_a_reload_under_load_lets_nobody_pass_after_the_first_second(
     kind: str, own_server: Server, tmp_path: Path, table: list[Row], stalls: Stalls
 ) -> None:
     """A worker that begins under load connects slowly, and nothing is wrong.
 
-    A machine that is busy beyond the load of this test gets a second try.
+    A machine that is busy beyond the load of this test gets further tries.
     """
-    for number in range(2):
+    for number in range(TRIES):
         answers = answers_during_a_reload(kind, own_server, tmp_path / f"log {number}")
         undecided = [one for one in answers if not one.decided_by_store]
         late = [one for one in undecided if one.age > 1]
