@@ -38,8 +38,8 @@ class Instruments(Protocol):
         """Count a charge: allowed, refused, shadow-refused, refused-from-cache or degraded; of a
         ban, banned, shadow-banned or banned-from-cache."""
 
-    def banned(self, limiter: str, ban: str, endpoint: str) -> None:
-        """Count a ban that began."""
+    def banned(self, limiter: str, ban: str, endpoint: str, bans: int) -> None:
+        """Count bans that began. With 0, there is a counter from then on."""
 
     def near_limit(self, limiter: str, limit: str, endpoint: str) -> None:
         """Count an allowed charge that left less than 20% of the bucket."""
@@ -132,6 +132,8 @@ class CountingStore(WrappingStore):
         super().__init__(store)
         self._instruments, self._limiter = instruments, limiter
         self._limits: set[str] = set()
+        #: The bans that have a counter, each with its endpoint.
+        self._bans: set[tuple[str, str]] = set()
         #: The slots that requests of this process hold: their keys, and the holders.
         self._held: set[tuple[str, str]] = set()
 
@@ -175,11 +177,22 @@ class CountingStore(WrappingStore):
 
     def _count_ban(self, decision: Decision, outcome: Outcome, endpoint: str) -> None:
         """Count a ban that refused, or that began with the refusal. Others are not counted."""
-        if not outcome.allowed and outcome.taken and not outcome.shadow:
-            self._instruments.banned(self._limiter, self._label(outcome.limit), endpoint)
-        elif not outcome.allowed and not outcome.taken:
+        begins = not outcome.allowed and bool(outcome.taken)
+        if not outcome.shadow:
+            self._count_begun(self._label(outcome.limit), endpoint, int(begins))
+        if begins:
+            return
+        if not outcome.allowed:
             banned = "banned-from-cache" if decision.cached else "banned"
             self._count(outcome.limit, endpoint, "shadow-banned" if outcome.shadow else banned)
+
+    def _count_begun(self, ban: str, endpoint: str, bans: int) -> None:
+        """Count bans that begin. If a counter started at 1, Prometheus would miss the first."""
+        if (ban, endpoint) not in self._bans:
+            self._bans.add((ban, endpoint))
+            self._instruments.banned(self._limiter, ban, endpoint, 0)
+        if bans:
+            self._instruments.banned(self._limiter, ban, endpoint, bans)
 
     def _count_held(self, charges: Iterable[Charge], outcomes: Iterable[Outcome]) -> None:
         for charge, outcome in zip(charges, outcomes, strict=False):

@@ -73,9 +73,9 @@ class OpenTelemetryMetrics:
             1, _attributes(limiter, limit, endpoint) | {_PREFIX + "outcome": outcome}
         )
 
-    def banned(self, limiter: str, ban: str, endpoint: str) -> None:
+    def banned(self, limiter: str, ban: str, endpoint: str, bans: int) -> None:
         named = {_PREFIX + "limiter": limiter, _PREFIX + "ban": ban}
-        self._bans.add(1, named | {_PREFIX + "endpoint": endpoint})
+        self._bans.add(bans, named | {_PREFIX + "endpoint": endpoint})
 
     def near_limit(self, limiter: str, limit: str, endpoint: str) -> None:
         self._near.add(1, _attributes(limiter, limit, endpoint))

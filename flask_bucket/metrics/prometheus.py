@@ -117,8 +117,8 @@ class PrometheusMetrics:
     def decided(self, limiter: str, limit: str, endpoint: str, outcome: str) -> None:
         self._decisions.labels(limiter, limit, endpoint, outcome).inc()
 
-    def banned(self, limiter: str, ban: str, endpoint: str) -> None:
-        self._bans.labels(limiter, ban, endpoint).inc()
+    def banned(self, limiter: str, ban: str, endpoint: str, bans: int) -> None:
+        self._bans.labels(limiter, ban, endpoint).inc(bans)
 
     def near_limit(self, limiter: str, limit: str, endpoint: str) -> None:
         self._near.labels(limiter, limit, endpoint).inc()

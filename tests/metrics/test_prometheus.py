@@ -58,6 +58,18 @@ def test_bans_are_counted_when_they_begin_and_when_they_refuse() -> None:
     assert measured.decisions("ban", "index", "allowed") == 0
 
 
+def test_bans_are_counted_from_0_so_that_their_increase_shows_the_first() -> None:
+    app, limiter = make_app(redis=MemoryStore(lambda: 0), bans="1/hour for 1 day")
+    app.add_url_rule("/", "index", limiter.limit("1/minute")(lambda: ""))
+    measured = Measured(app)
+    labels = {"limiter": "bucket", "ban": "ban", "endpoint": "index"}
+    counted = []
+    for _ in range(3):
+        measured.get("/")
+        counted.append(measured.registry.get_sample_value("flask_bucket_bans_total", labels))
+    assert counted == [0, 1, 1]
+
+
 def test_bans_of_a_dry_run_are_counted_apart() -> None:
     app, limiter = make_app(redis=MemoryStore(lambda: 0))
     limited = limiter.limit("1/minute", ban="1/hour for 1 day", dry_run=True)
