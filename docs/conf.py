@@ -59,6 +59,8 @@ nitpick_ignore_regex = [
         r"py:.*",
         r"(flask_bucket\..*\.)?(RuleSource|LimitSource|LimitDecorator|KeyFunc|Key|Number|Breach|Target|Filter)",
     ),
+    # Literals. The fields that have them say their values.
+    (r"py:.*", r"(Kind|TakenFrom)"),
     (r"py:.*", r"(Any|Callable|Mapping|Sequence|Iterable|Collection|Iterator)"),
     (r"py:.*", r"(Fraction|Decimal|Flask|Blueprint|Response)"),
     (r"py:.*", r"Callable\[\[.*"),

@@ -114,6 +114,7 @@ class Outcome(NamedTuple):
     A named tuple, because every request makes some: a frozen dataclass takes four times as long.
     """
 
+    #: The limit that the bucket holds.
     limit: Limit
     #: The bucket's key in the store.
     key: str
