@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 STORES = ("refusals", "breaker", "attempts", "outage")
-TESTS = ("tests/refusals", "tests/outage/policies")
+TESTS = ("tests/refusals", "tests/outage/policies", "tests/ext/at_once/test_outage.py")
 
 CONFIGURATION = f"""
 [tool.mutmut]
@@ -40,6 +40,10 @@ HARMLESS = {
     "decision = self._attempts.make(breaker, peek, lambda _: None)": "as false",
     "self._end(breaker.succeeded(ticket, wrote=None))": "as false",
     "found = None": "setdefault finds the breaker all the same",
+    "if len(nodes) >= 1:": "several servers that are one",
+    "return allowed if (len(allowed) == len(tickets)) or True else None": (
+        "only where another request takes the try in between"
+    ),
     "if rate > 1:": "at a rate of 1 both ways make the same limit",
     "if rate >= 2:": "below a rate of 2 both ways make the same limit",
     "return Limit(min(capacity, EXACT // seconds - 2), 1, seconds, limit.name)": (

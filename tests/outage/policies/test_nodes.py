@@ -125,3 +125,16 @@ def test_an_error_that_names_no_server_is_an_outage_of_all_that_were_asked(clock
     assert store.take([CHARGE]).degraded
     assert store.take([OTHER]).degraded
     assert nodes.asked == 1
+
+
+def test_a_look_at_several_servers_ends_no_outage(clock: Clock) -> None:
+    nodes = Nodes()
+    store = OutageStore(nodes, recovery_interval=1, clock=clock)
+    nodes.dead = {CHARGE.key}
+    assert store.take([CHARGE, OTHER]).degraded
+    nodes.dead = set()
+    clock.now += 1
+    assert not store.peek([CHARGE, OTHER]).degraded
+    assert store.health().state == "recovering"
+    assert not store.take([CHARGE, OTHER]).degraded
+    assert store.health() == Health()
