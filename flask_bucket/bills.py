@@ -32,6 +32,8 @@ class Bill:
     shadow: tuple[Charge, ...]
     #: All charges with their rules, in the order of the decision's outcomes.
     items: tuple[Item, ...]
+    #: The same, with the charges as they are when their tokens come from leases.
+    leased_items: tuple[Item, ...]
     #: Whether any of the tokens are given back as a rule.
     returns: bool
     #: Whether any of the rules asks to be told of a low bucket.
@@ -47,11 +49,13 @@ class Bill:
         charges = Charges([charge for charge, _ in enforced])
         shadow = tuple(charge for charge, _ in dry)
         returns = any(charge.returns for charge in (*charges, *shadow))
-        items = (*enforced, *dry)
+        items = leased = (*enforced, *dry)
+        if any(charge.lease for charge, _ in items):
+            leased = tuple((replace(c, taken_from="lease"), bound) for c, bound in items)
         warns = any(bound.low is not None for _, bound in items)
         asks_slots = any(charge.kind == "slot" for charge, _ in items)
         bans = any(charge.kind == "ban" for charge, _ in items)
-        return cls(charges, shadow, items, returns, warns, asks_slots, bans)
+        return cls(charges, shadow, items, leased, returns, warns, asks_slots, bans)
 
 
 def charges_by_hand(

@@ -95,8 +95,10 @@ class Exchange:
             if not decision.outcomes:
                 return  # nobody counted
             items = tuple(
-                (charge.taken_as(outcome), bound)
-                for (charge, bound), outcome in zip(items, decision.outcomes, strict=True)
+                leased if outcome.taken_from == "lease" else (charge.taken_as(outcome), bound)
+                for (charge, bound), leased, outcome in zip(
+                    items, bill.leased_items, decision.outcomes, strict=True
+                )
                 if outcome.allowed
             )
         if bill.asks_slots:

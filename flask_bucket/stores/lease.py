@@ -57,6 +57,11 @@ class Lease:
     refusal: Outcome | None = None
     refused_until: float = 0.0
 
+    def serves(self, charge: Charge) -> bool:
+        """Return whether a charge is of the same limit, with the same time of a lease."""
+        same = self.limit is charge.limit or self.limit == charge.limit
+        return same and self.seconds == charge.lease
+
     def note_request(self, clock: float) -> None:
         """Count a request, and begin a new period of use if the last one is over."""
         if clock >= self.count_until:

@@ -186,7 +186,7 @@ class LeaseStore(WrappingStore):
         if not charge.lease or charge.kind != "rate":
             return None
         lease = self._leases.get(charge.key)
-        if lease is None or lease.limit != charge.limit or lease.seconds != charge.lease:
+        if lease is None or not lease.serves(charge):
             most = share_of_worker(charge.limit, charge.lease, self.workers)
             if not most:
                 return None
