@@ -1,4 +1,4 @@
-"""A refusal as HTTP: the exceptions that Flask turns into responses, and their bodies."""
+"""Refusals over HTTP: the exceptions that Flask turns into responses, and their bodies."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ PROBLEMS = "https://iana.org/assignments/http-problem-types"
 class MachineReadable(HTTPException):
     """An HTTP error with a JSON body for programs, instead of Werkzeug's page for people.
 
-    :param message: the text of the body; by default the status's own name.
+    :param message: the text of the body; by default the name of the status.
     :param wait: seconds until it is worth trying again; None if it never is, or is unknown.
     :param error_format: how the body is written: "json" or "problem" (RFC 9457).
     """
 
     problem_type: str
-    #: The status's own name. Werkzeug's property looks it up, and imports the table each time.
+    #: The name of the status. Werkzeug's property looks it up, and imports the table each time.
     name: str
 
     def __init__(
@@ -91,8 +91,8 @@ class MachineReadable(HTTPException):
 class RateLimitExceeded(MachineReadable, TooManyRequests):
     """A limit refused the request: a 429.
 
-    Handle it with ``@app.errorhandler(429)`` or ``@app.errorhandler(RateLimitExceeded)`` to
-    write another body. The rate headers and Retry-After are added to whatever is answered.
+    Handle it with ``@app.errorhandler(429)`` or ``@app.errorhandler(RateLimitExceeded)`` to write
+    another body. The rate headers and Retry-After are added to every answer.
     """
 
     problem_type = "#quota-exceeded"
@@ -107,7 +107,7 @@ class RateLimitExceeded(MachineReadable, TooManyRequests):
     ) -> None:
         super().__init__(message, decision.retry_after, error_format)
         if message is not None:
-            #: flask-smorest and Flask-RESTX take the message of their own documents from here.
+            #: flask-smorest and Flask-RESTX take the message for their documents from here.
             self.data = {"message": message}
         binding = decision.binding
         if binding is not None and binding.kind == "ban":
@@ -136,7 +136,7 @@ class RateLimitExceeded(MachineReadable, TooManyRequests):
 
 
 class LimiterUnavailable(StoreUnavailable, MachineReadable, ServiceUnavailable):
-    """The store could not decide, as it is answered over HTTP: a 503.
+    """The store could not decide: a 503 over HTTP.
 
     It is a :class:`~flask_bucket.StoreUnavailable` too, so that
     ``@app.errorhandler(StoreUnavailable)`` can handle it.
@@ -171,10 +171,10 @@ def with_headers(response: Response, written: Sequence[tuple[str, str]]) -> Resp
 
 
 def in_place_of(response: Response, answer: Response) -> Response:
-    """Return the answer of ``on_breach`` in the place of a response that was made of it.
+    """Return the answer of ``on_breach`` in place of the response that a framework made.
 
-    Some frameworks make a document of their own of every exception. Headers that hooks have added
-    to it are kept.
+    Some frameworks make their own document of every exception. Headers that hooks added to it are
+    kept.
     """
     names = {name.lower() for name, _ in answer.headers}
     added = [
@@ -187,7 +187,7 @@ def in_place_of(response: Response, answer: Response) -> Response:
 
 @contextmanager
 def unavailable_over_http() -> Iterator[None]:
-    """Raise StoreUnavailable as the 503 that it is if no caller catches it."""
+    """Raise StoreUnavailable as an exception that is a 503 if nobody catches it."""
     try:
         yield
     except StoreUnavailable as error:
@@ -220,9 +220,9 @@ class BreachAnswered(RoutingException, HTTPException):
 
 
 def _drop_traceback(answered: Exception) -> None:
-    """Forget where an exception was raised, once it is answered.
+    """Drop the traceback of an exception that is answered.
 
-    One of these frames, in Flask, refers to the exception. Such a circle would keep the whole
-    request until the garbage collector runs.
+    One of its frames, in Flask, refers to the exception. This circle would keep the whole request
+    until the garbage collector runs.
     """
     answered.__traceback__ = None

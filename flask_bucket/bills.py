@@ -1,4 +1,4 @@
-"""Bills: what a request is charged at one point, written once where that stays the same."""
+"""Bills: the charges of a request at one point, kept where they stay the same."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KEPT = 10_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bill:
-    """What one client is charged at one point."""
+    """The charges of one client at one point."""
 
     charges: Charges
     #: The charges of dry-run rules.
@@ -36,7 +36,7 @@ class Bill:
     leased_items: tuple[Item, ...]
     #: Whether any of the tokens are given back as a rule.
     returns: bool
-    #: Whether any of the rules asks to be told of a low bucket.
+    #: Whether any of the rules reports a low bucket.
     warns: bool
     #: Whether any of the charges asks for a slot, which this request is to hold.
     asks_slots: bool
@@ -88,7 +88,7 @@ def text_of(limit: Limit) -> str:
 
 
 def client_by_hand(key: object) -> str:
-    """Return the client that a call names.
+    """Return the client of a call by hand.
 
     :raises ConfigError: for a key that cannot be one, such as None.
     """
@@ -99,7 +99,7 @@ def client_by_hand(key: object) -> str:
 
 
 class Bills:
-    """Writes bills, and keeps those that come again. Thread-safe."""
+    """Writes bills, and keeps those that are used again. Thread-safe."""
 
     def __init__(self, spelling: Spelling) -> None:
         self._spelling = spelling
@@ -135,7 +135,7 @@ class Bills:
         return Bill.of(enforced, dry)
 
     def _add_bans(self, point: Point, facts: Facts, enforced: list[Item], dry: list[Item]) -> None:
-        """Add the bans of a client, and say which charges' refusals each of them counts."""
+        """Add the bans of a client, and note which charges' refusals each of them counts."""
         charged = dict.fromkeys(bound for _, bound in (*enforced, *dry))
         for bound in (*point.bans, *charged):
             ban = bound.ban

@@ -1,4 +1,4 @@
-"""Charge, Outcome, Decision: what a store is asked, and what it answers.
+"""Charge, Outcome, Decision: the questions to a store, and its answers.
 
 Here the integers of the arithmetic become whole tokens and seconds.
 """
@@ -16,7 +16,7 @@ from .limits import EXACT, SECOND, Limit
 #: outage this process's own, or a lease.
 TakenFrom = Literal["store", "local", "lease"]
 
-#: What a bucket is: a token bucket, one that counts refusals, or a set of slots.
+#: The kind of a bucket: a token bucket, one that counts refusals, or a set of slots.
 Kind = Literal["rate", "ban", "slot"]
 
 
@@ -43,8 +43,8 @@ class Charge:
     kind: Kind = "rate"
     #: The most tokens to take, if more than the cost are left when all else is charged.
     up_to: int | None = None
-    #: Of a charge *up to* a maximum: tokens of an earlier one that its bucket gets back first,
-    #: whatever is decided.
+    #: Of a charge *up to* a maximum: tokens of an earlier charge that the bucket gets back first,
+    #: in any case.
     rest: int = 0
     #: Seconds for which a process may take tokens ahead; 0: not at all.
     lease: float = 0.0
@@ -84,12 +84,12 @@ class Charge:
 class Charges(tuple[Charge, ...]):
     """Charges that other requests will make again, so that a store may prepare their call once.
 
-    `prepared` is the one mutable value among the data of a request. It is a cache of whatever
-    the last store made of these charges. Threads may overwrite it at any time, so read it and
-    write it whole; a lost value is prepared again.
+    `prepared` is the one mutable value among the data of a request. It caches the call that the
+    last store prepared of these charges. Threads may overwrite it at any time, so read it and write
+    it whole; a lost value is prepared again.
     """
 
-    #: Who prepared a call, and the call. The owner is compared by identity.
+    #: The store that prepared a call, and the call. The store is compared by identity.
     prepared: tuple[object, Any] = (None, None)
 
 
@@ -186,13 +186,13 @@ class Outcome(NamedTuple):
         return remaining, max(0.0, self.reset_after + seconds)
 
     def binds_more_than(self, other: Outcome) -> bool:
-        """Return whether a client should hear about this one rather than the other."""
+        """Return whether a client should be told this outcome rather than the other."""
         return (self.allowed, self.remaining) < (other.allowed, other.remaining)
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether a request may go on, and everything its client should hear.
+    """Whether a request may go on, and everything that its client should be told.
 
     ``bool(decision)`` is ``decision.allowed``. To ask whether there is a decision, compare with
     None.
@@ -217,7 +217,7 @@ class Decision:
     def of(
         cls, outcomes: tuple[Outcome, ...], now: int, *, cached: bool = False, leased: bool = False
     ) -> Decision:
-        """Decide from what became of each charge: all of them, or none."""
+        """Decide from the outcomes of all charges: all are allowed, or none."""
         refused = [o for o in outcomes if not o.allowed and not o.shadow]
         if not refused:
             return cls(True, outcomes, 0.0, now, leased=leased)
@@ -226,11 +226,11 @@ class Decision:
 
     @property
     def binding(self) -> Outcome | None:
-        """The outcome that a client should hear about; None if no limit applied.
+        """The outcome that a client should be told; None if no limit applied.
 
         If the request is refused, that is the refused one with the longest wait; else the one with
-        the fewest tokens remaining. Clients never hear about dry-run limits, and hear about bans
-        and slots only when these refuse.
+        the fewest tokens remaining. Clients are never told of dry-run limits, and of bans and slots
+        only when these refuse.
         """
         enforced = [
             o for o in self.outcomes if not o.shadow and (o.kind == "rate" or not o.allowed)
@@ -254,7 +254,7 @@ class Decision:
         return None if binding is None else binding.remaining
 
     def followed_by(self, later: Decision) -> Decision:
-        """Return the decision about a request that was charged here first, and later again."""
+        """Return the decision about a request that was charged again after this one."""
         return Decision(
             later.allowed,
             self.outcomes + later.outcomes,

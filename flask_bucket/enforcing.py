@@ -42,7 +42,7 @@ from .stores.stack import stacked
 class Enforcer:
     """Enforces the limits of one Limiter in one application.
 
-    :param limiter: the Limiter, for those who receive its signals.
+    :param limiter: the Limiter, which its signals name.
     :param registry: the limits, exemptions and filters that were registered on it.
     :raises ConfigError: for a setting of the application that cannot be used.
     """
@@ -65,7 +65,7 @@ class Enforcer:
         self._styles = styles(config.headers)
         lists = any(style in LISTING for style in self._styles)
         self._names_policies = lists or config.error_format == "problem"
-        #: Whether limits hold in this application, as a test may say.
+        #: Whether limits hold in this application, if a test sets it.
         self.enabled: bool | None = None
         self._registry = registry
         self._first_seen = False
@@ -145,7 +145,7 @@ class Enforcer:
         if holdings is not None and (left := holdings.leave(rules)):
             self.store.settle(left)
 
-    # The way of every charge.
+    # Every charge.
 
     def _exchange(self) -> Exchange | None:
         """Return the current request's exchange; None if limits are off or a filter let it pass."""
@@ -172,7 +172,7 @@ class Enforcer:
         return Exchange(plan, exchanges.shared, charged=charged)
 
     def _charge(self, exchange: Exchange, point: Point) -> None:
-        """Charge all that applies at one point, in one call of the store.
+        """Charge every limit that applies at one point, in one call of the store.
 
         :raises HTTPException: if the request is refused.
         """
@@ -242,7 +242,7 @@ class Enforcer:
     # After the view.
 
     def after_view(self, response: Response) -> Response:
-        """Give back what need not be paid, settle the rest, and tell the client."""
+        """Give tokens back where that is due, settle the rest, and tell the client."""
         req = current_request()
         exchanges = exchanges_of(req)
         exchange = exchanges.by_limiter.get(self.name)
@@ -286,11 +286,11 @@ class Enforcer:
         return written
 
     def _note_exception(self, app: Flask, exception: BaseException | None = None, **_: Any) -> None:
-        """Note what Flask, or a framework on it, answers as it thinks fit. A crash keeps tokens."""
+        """Note an exception that Flask, or a framework on it, answers. A crash keeps tokens."""
         known = exchanges_of(current_request()).by_limiter if has_request_context() else {}
         if (exchange := known.get(self.name)) is None:
             return
         if isinstance(exception, BreachAnswered):
-            exchange.answer = exception.answer  # Flask-RESTX makes a document of its own of it
+            exchange.answer = exception.answer  # Flask-RESTX makes its own document of it
         elif not isinstance(exception, HTTPException):  # Flask-RESTful signals abort(401) too
             exchange.crashed = True

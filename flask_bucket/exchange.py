@@ -30,7 +30,7 @@ class Exchange:
     """One request and one Limiter."""
 
     plan: Plan
-    #: What it shares with those of the other Limiters.
+    #: The part that it shares with those of the other Limiters.
     shared: Shared
     #: Whether a request filter let it pass without any limit.
     filtered: bool = False
@@ -56,11 +56,11 @@ class Exchange:
     streams: bool = False
     #: The bans that it was checked for; None if there are none.
     banning: Banning | None = None
-    #: All that it was charged, taken or not, by key; None if clients do not hear of policies.
+    #: All charges, taken or not, by key; None if clients are not told policies.
     charged: dict[str, Charge] | None = None
 
     def due(self, bill: Bill, held: Sequence[Charge]) -> tuple[Bill, Sequence[Charge]]:
-        """Return what is due of a bill that has bans, and what is held, with bans."""
+        """Return the part of a bill that is due, and the held charges, where there are bans."""
         if self.banning is None:
             self.banning = Banning()
         return self.banning.due(bill), [*held, *self.banning.held(bill)]
@@ -73,7 +73,7 @@ class Exchange:
         return [charge for charge, _ in self.taken] + slots
 
     def record(self, decision: Decision, bill: Bill, point: Point) -> None:
-        """Note the decision about all that was asked for at one point."""
+        """Note the decision about all charges at one point."""
         if self.charged is not None:
             self.charged |= {charge.key: charge for charge in bill.charges}
         if self.holdings is not None:
@@ -89,7 +89,7 @@ class Exchange:
             self.standing = decision
 
     def _take(self, bill: Bill, decision: Decision) -> None:
-        """Note what was taken, and from where."""
+        """Note the charges that were taken, and from where."""
         items = bill.items
         if bill.shadow or decision.degraded or decision.leased:
             if not decision.outcomes:
@@ -152,7 +152,7 @@ class Exchange:
     def forgiven(self) -> list[Charge]:
         """Return the charges that fill the buckets of the view's own limits.
 
-        What was taken from them for this request is not given back a second time.
+        Tokens taken from them for this request are not given back a second time.
         """
         refills: list[Charge] = []
         for i, (charge, bound) in enumerate(self.taken):
@@ -163,7 +163,7 @@ class Exchange:
         return refills
 
     def _correct(self, corrections: list[Charge]) -> None:
-        """Let the decisions say what the buckets hold after corrections."""
+        """Let the decisions tell the balances after corrections."""
         if corrections and self.decision is not None:
             self.decision = self.decision.settled(corrections)
             self.standing = self.standing and self.standing.settled(corrections)
@@ -180,8 +180,9 @@ class Exchange:
     def _settles(self, bound: BoundRule) -> bool:
         """Return whether the real cost is this limit's. Other limits count requests.
 
-        Limits with a cost of their own measure something. If no limit has one, all are settled
-        but the application's: 10/minute beside a budget of tokens is not to be charged hundreds.
+        Limits with a cost of their own measure something. If no limit has one, all but the
+        application's are settled: a 10/minute next to a budget of tokens must not be charged
+        hundreds.
         """
         if any(b.cost != 1 for _, b in self.taken):
             return bound.cost != 1
@@ -201,7 +202,7 @@ def _checked(deducts: object, deduct_when: Callable[..., Any]) -> bool:
 
 @dataclass(slots=True)
 class Shared:
-    """What the Limiters of an application share about one request."""
+    """The state that the Limiters of an application share about one request."""
 
     #: Whether any Limiter refused the request.
     refused: bool = False
@@ -210,7 +211,7 @@ class Shared:
     shown_by: str = ""
 
     def should_show(self, name: str, outcome: Outcome) -> bool:
-        """Return whether the rate headers are to tell an outcome, rather than another Limiter's.
+        """Return whether the rate headers tell this outcome, and not another Limiter's.
 
         The same Limiter may ask again: Flask makes a second response if a hook fails on the first.
         """
@@ -226,15 +227,15 @@ class Exchanges:
     """Everything that the Limiters of an application keep on one request.
 
     It is kept on the request itself: an application context, and ``g`` with it, may be shared by
-    several requests. Nothing here refers back to what refers to it, so that all is freed with the
-    request, without the garbage collector.
+    several requests. There is no circle of references, so that all is freed with the request,
+    without the garbage collector.
     """
 
     by_limiter: dict[str, Exchange] = field(default_factory=dict)
     shared: Shared = field(default_factory=Shared)
 
     def policies(self) -> dict[str, Policy]:
-        """Return the policies of all that the request was charged, by all Limiters."""
+        """Return the policies of all charges of the request, by all Limiters."""
         taken: set[str] = set()
         # First those of the plans, since they are the same with every request.
         named = [
@@ -248,7 +249,7 @@ class Exchanges:
 
 
 def exchanges_of(req: Request) -> Exchanges:
-    """Return what is kept on a request, which begins with nothing."""
+    """Return the exchanges of a request. At first there are none."""
     kept: Exchanges | None = req.__dict__.get(_ATTRIBUTE)
     if kept is None:
         kept = req.__dict__.setdefault(_ATTRIBUTE, Exchanges())

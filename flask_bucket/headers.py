@@ -1,4 +1,4 @@
-"""The header styles. Each has its own serialiser: one of them is a draft that still moves."""
+"""The header styles. Each has its own serialiser, because the draft may still change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .limits import SECOND, Limit, distinct_name
 #: Names and values.
 Headers = Sequence[tuple[str, str]]
 
-#: Of a structured field's integer (RFC 9651, section 3.3.1).
+#: The largest integer in a structured field (RFC 9651, section 3.3.1).
 LARGEST = 999_999_999_999_999
 
 
@@ -26,7 +26,7 @@ NAMES: Mapping[str, str] = {
     "reset": "X-RateLimit-Reset",
 }
 
-#: What BUCKET_HEADERS may name. Retry-After itself is written in any case.
+#: The names that BUCKET_HEADERS may set. Retry-After itself is always written.
 NAMED = (*NAMES, "retry_after")
 
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -34,7 +34,7 @@ HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A limit that a request was charged, as its client hears of it."""
+    """A limit that a request was charged, as its client is told."""
 
     name: str
     limit: Limit
@@ -59,7 +59,7 @@ def policies_charged(
             continue
         parts = KeyParts.of(charge.key)
         name = None if parts is None else names.get(parts.ending)
-        if name is None:  # of a block within the view, or of what a function returned
+        if name is None:  # of a block within the view, or returned by a function
             name = distinct_name(charge.limit.name, taken)
         policies[charge.key] = Policy(name, charge.limit, charge.kind)
     return policies
@@ -90,11 +90,11 @@ def ietf_11(decision: Decision, outcome: Outcome, policies: Callable[[], Policie
     """RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers-11.
 
     Lists every policy that the request was charged, the binding one first. A policy's quota ``q``
-    is the capacity, its window ``w`` the seconds in which an empty bucket fills. Of the state,
-    ``r`` is what remains and ``t`` the seconds to wait: until the refused cost can be afforded,
-    else until what remains has been refilled once. The state is left out where the decision does
-    not tell it. A limit on requests at once has a quota in the draft's own unit for them, and no
-    window.
+    is the capacity, its window ``w`` the seconds in which an empty bucket fills. In the state,
+    ``r`` is the tokens remaining and ``t`` the seconds to wait: after a refusal, until the cost can
+    be afforded; else the time in which ``r`` tokens are refilled. The state is left out if the
+    decision does not tell it. A limit on requests at once has a quota in the draft's own unit for
+    them, and no window.
     """
     listed = policies()
     listed = {outcome.key: listed[outcome.key], **listed}
@@ -140,14 +140,14 @@ LISTING: Sequence[Style] = (ietf_11,)
 
 
 def styles(chosen: Sequence[str] | Mapping[str, str]) -> tuple[Style, ...]:
-    """Return the styles that BUCKET_HEADERS asks for: by their names, or with other names."""
+    """Return the styles that BUCKET_HEADERS sets, by style or with other header names."""
     if isinstance(chosen, Mapping):
         return (partial(x_ratelimit, names={**NAMES, **chosen}),)
     return tuple(STYLES[name] for name in chosen)
 
 
 def examples(chosen: Sequence[str] | Mapping[str, str], *, refused: bool) -> Headers:
-    """Return the headers of a response that was limited, each once, with values that may be."""
+    """Return the headers of a limited response, each once, with example values."""
     charge = Charge(Limit(1, 1), "")
     outcome = Outcome.of(charge, False, 0, SECOND if refused else 0, SECOND)
     decision = Decision.of((outcome,), 0)

@@ -65,10 +65,10 @@ def _left(seconds: float, elapsed: int) -> int:
 class RefusalStore(WrappingStore):
     """Wraps a store and remembers its refusals, each until its wait is over.
 
-    It refuses nothing that the store would allow, except that for one second it may not know
-    of tokens that another process gave back. It never remembers charges whose tokens usually
-    return, nor a decision at a time that was passed in. As long as a ban may count refusals, each
-    of them is asked for. Once the ban has begun, that is remembered.
+    It refuses nothing that the store would allow, except that for one second it may not know of
+    tokens that another process gave back. It never remembers charges whose tokens usually return,
+    nor a decision at a time that was passed in. While a ban may count refusals, the store is asked
+    each time. Once the ban has begun, the ban is remembered.
 
     :param entries: how many buckets are remembered; the least recently used are forgotten.
     :param clock: seconds, monotonic.
@@ -84,7 +84,7 @@ class RefusalStore(WrappingStore):
         forks.watch(self)
 
     def after_fork(self) -> None:
-        """Begin with nothing remembered, and a lock of this process's own."""
+        """Begin empty, with a new lock."""
         self._refusals: LRUCache[str, RememberedRefusal] = LRUCache(self._entries)
         self._lock = Lock()
         #: Counts the times that tokens were given back. A refusal that was decided before the
@@ -108,7 +108,7 @@ class RefusalStore(WrappingStore):
         decision = self.store.take(charges, held, shadow)
         if decision.allowed:
             if self._refusals:
-                # These buckets have less than before: what is known tells too short a wait.
+                # These buckets hold less than before, so the remembered waits are too short.
                 self._forget((*charges, *shadow), returned=False)
         else:
             if not decision.degraded:

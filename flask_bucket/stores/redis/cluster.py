@@ -95,7 +95,7 @@ class Cluster:
             pool.close()
 
     def after_fork(self) -> None:
-        """Begin anew. The pools of the nodes see to themselves."""
+        """Begin anew. The pools of the nodes do so themselves."""
         self._learner, self._pid = None, None
         self._is_stale = True
 
@@ -106,8 +106,8 @@ class Cluster:
     def _learned_by(self, deadline: float) -> Map:
         """Return a new map if it is learned by a deadline, else the old one.
 
-        One request waits for it, and leaves half of its time for its charge. Others go by the map
-        there is, meanwhile.
+        One request waits for it, and leaves half of its time for its charge. Meanwhile, others use
+        the old map.
         """
         if self._learner is None or self._pid != os.getpid():
             self._pid = os.getpid()
@@ -148,7 +148,7 @@ class Cluster:
             wire.close()
 
     def _keep(self, served: Map) -> None:
-        """Go by a new map: close connections to nodes that serve nothing any more."""
+        """Use a new map, and close connections to nodes that serve nothing any more."""
         self._map, self._is_stale = served, False
         serving = {node for node in served if node is not None}
         self._nodes = (*self._nodes, *sorted(serving.difference(self._nodes)))

@@ -122,7 +122,7 @@ def _add_kinds(
                 for place, (other_role, other) in enumerate(roles, start=1)
                 if other_role in counted and charge.key in other.counts_for
             ]
-            rows[6 * i + 1] = 0  # nothing is taken or given back but by counting
+            rows[6 * i + 1] = 0  # a ban's tokens are taken only by counting
             rows += (charge.lasts, " ".join(places))
         elif charge.up_to is not None:
             kind = "up-to"
@@ -165,7 +165,7 @@ def _decision(
             outcomes.append(outcome(charge, dry_run, needed, taken, tokens, last_refill, now))
             place += 1
     for charge, (needed, taken, tokens, last_refill) in zip(held, rows[place:], strict=True):
-        # Of what was charged earlier, only a ban that counts the refusal is news.
+        # Of the charges held, only a ban that counts the refusal has a new outcome.
         if charge.kind == "ban" and taken:
             outcomes.append(outcome(charge, False, needed, taken, tokens, last_refill, now))
     return Decision.of(tuple(outcomes), now)
