@@ -52,6 +52,22 @@ def test_a_local_bucket_begins_with_its_share(fickle: Fickle, clock: Clock) -> N
     assert left(store, Charge(LIMIT, "bucket:{bob}:page:per-day")) == 5  # nothing is known
 
 
+def test_each_bucket_of_a_request_begins_with_its_own_level(fickle: Fickle, clock: Clock) -> None:
+    store = OutageStore(fickle, "local", clock=clock)
+    store.take([replace(CHARGE, cost=7)])
+    fickle.error = StoreUnavailable("gone")
+    decision = store.take([Charge(LIMIT, "bucket:{bob}:page:per-day"), CHARGE])
+    assert [outcome.remaining for outcome in decision.outcomes] == [9, 2]
+
+
+def test_a_level_holds_at_a_time_that_is_passed_in(fickle: Fickle, clock: Clock) -> None:
+    store = OutageStore(fickle, "local", clock=clock)
+    store.take([replace(CHARGE, cost=7)])
+    fickle.error = StoreUnavailable("gone")
+    far_off = 2**52
+    assert store.take([CHARGE], now=far_off).outcomes[0].remaining == 2
+
+
 def test_what_was_settled_is_known(fickle: Fickle, clock: Clock) -> None:
     store = OutageStore(fickle, "local", clock=clock)
     store.take([replace(CHARGE, cost=5)])

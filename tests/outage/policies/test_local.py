@@ -98,3 +98,10 @@ def test_the_local_policy_counts_for_bans_in_full(fickle: Fickle, clock: Clock, 
         (told,) = [outcome for outcome in decision.outcomes if outcome.kind == "ban"]
         assert (told.taken, told.allowed, told.taken_from) == (1, not begins, "local")
         assert told.retry_after == (86_400 if begins else 0)
+
+
+def test_the_local_policy_takes_nothing_ahead(fickle: Fickle) -> None:
+    store = OutageStore(fickle, "local")
+    fickle.error = StoreUnavailable("gone")
+    (outcome,) = store.take([Charge(LIMIT, CHARGE.key, up_to=5)]).outcomes
+    assert (outcome.taken, outcome.remaining) == (1, 9)

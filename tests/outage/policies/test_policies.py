@@ -39,6 +39,13 @@ def test_the_application_is_told_when_an_outage_begins_and_ends(
     assert told == ["gone", "over"]
 
 
+def test_a_reset_reaches_the_store_as_it_was_asked_for(fickle: Fickle, clock: Clock) -> None:
+    store = OutageStore(fickle, clock=clock)
+    for key in (CHARGE.key, "bucket:{bob}:page:per-day", "other:{alice}:page:per-day"):
+        store.take([Charge(LIMIT, key)])
+    assert store.reset("alice", "bucket") == 1
+
+
 @pytest.mark.parametrize(("policy", "allowed"), [("allow", True), ("deny", False), ("local", True)])
 def test_the_policy_decides_what_the_store_cannot(
     fickle: Fickle, policy: Policy, allowed: bool
