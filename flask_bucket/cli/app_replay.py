@@ -54,7 +54,7 @@ class LimitOf:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What one client is charged for one target: the same each time it comes."""
+    """The charges of one client for one target, which are the same each time."""
 
     charges: tuple[Charge, ...]
     shadow: tuple[Charge, ...]

@@ -44,12 +44,12 @@ def at_once_checks(state: Enforcer, timeout: int | None) -> Iterator[Finding]:
 
 
 def _holding(state: Enforcer) -> Iterator[Finding]:
-    """Hold a slot that is nobody's: only so the script's own permissions are tried."""
+    """Hold a slot of no client: only that tries the permissions of the script itself."""
     store, slot = innermost(state.store), Charge(AtOnce(1), f"{probe(state)}-slot", kind="slot")
     try:
         store.peek([Charge(Limit(1, 1), f"{probe(state)}-bucket")])
     except StoreUnavailable:
-        return  # the server is out of reach for buckets too, and other checks say so
+        return  # the server is out of reach for buckets too, which other checks report
     try:
         store.take([slot])
         store.settle([slot.given_back()])

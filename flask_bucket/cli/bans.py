@@ -103,7 +103,7 @@ class ByHand:
     limiter: str
     state: Enforcer
     bound: BoundBan
-    #: Whom the ban's key function returns, by the names that its keys may have.
+    #: The client that the ban's key function returns, in each spelling of its keys.
     clients: tuple[str, ...]
     #: In microseconds.
     lasts: int
@@ -204,7 +204,7 @@ def _chosen(limiter: str, state: Enforcer, name: str | None) -> list[BoundBan]:
 
 
 def _no_ban(limiter: str | None, name: str | None) -> str:
-    """Return why nobody can be banned: no Limiter that was meant has a ban that was meant."""
+    """Return why nobody can be banned: no such Limiter has such a ban."""
     whose = "No Limiter has a" if limiter is None else f"The Limiter {limiter!r} has no"
     states = limiters(limiter).values()
     known = [bound.ban.ban.name for s in states for bound in s.planner.bans if bound.ban]

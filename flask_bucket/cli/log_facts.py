@@ -17,10 +17,10 @@ from .traffic import By
 
 
 class Evidence:
-    """What a log and an application tell about requests, and what must be assumed.
+    """The facts about requests that a log and an application tell, and the assumptions.
 
-    :param by: what stands for key functions that read what is in no log: the address, or the user
-        that the log names.
+    :param by: the key in place of key functions that read more than a log holds: the address, or
+        the user that the log names.
     """
 
     def __init__(self, app: Flask, by: By, ipv6_prefix: int) -> None:
@@ -36,7 +36,7 @@ class Evidence:
 
     @property
     def assumptions(self) -> list[str]:
-        """What no log tells, and what was assumed instead."""
+        """The assumptions in place of facts that no log tells."""
         return list(self._assumed)
 
     def assume(self, text: str) -> None:

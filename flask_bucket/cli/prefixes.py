@@ -1,4 +1,4 @@
-"""What others write before a server's line: containers, syslog, journald, Python's logging."""
+"""Prefixes of a server's line: by containers, syslog, journald, Python's logging."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def _overview(title: str, judgements: Sequence[Judgement]) -> Table:
 
 
 def percentage(share: Fraction) -> str:
-    """Write a share. Little must not look like nothing, nor nearly all like all."""
+    """Write a share. A small one must not look like 0%, and a large one not like 100%."""
     text = f"{float(share * 100):.2f}%"
     if share and text == "0.00%":
         return "<0.01%"

@@ -143,7 +143,7 @@ def method_checks(state: Enforcer) -> Iterator[Finding]:
 def hook_checks(state: Enforcer) -> Iterator[Finding]:
     """Check for hooks that run after application and default limits have asked for a key.
 
-    A key function that reads what a later hook sets, such as ``g.user``, finds nothing there.
+    A key function that reads a value of a later hook, such as ``g.user``, finds nothing.
     """
     asked: dict[str, None] = {}
     later: dict[str, None] = {}

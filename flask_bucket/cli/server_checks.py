@@ -23,7 +23,7 @@ _PROBE = "{!doctor}:doctor:probe"
 
 
 def server_checks(state: Enforcer, server: RedisServer) -> Iterator[Finding]:
-    """Yield what is found at the server, in the order of the codes."""
+    """Yield the findings about the server, in the order of the codes."""
     try:
         seconds = server.round_trip()
     except StoreUnavailable as error:
@@ -129,7 +129,7 @@ def _persistence(node: Node) -> Iterator[Finding]:
 
 
 def _deciding(state: Enforcer) -> Iterator[Finding]:
-    """Charge a bucket that is nobody's: only so the script's own permissions are tried."""
+    """Charge a bucket of no client: only that tries the permissions of the script itself."""
     try:
         innermost(state.store).take([Charge(Limit(1, 1), probe(state))])
     except StoreUnavailable as error:
@@ -158,7 +158,7 @@ def _permissions(state: Enforcer, server: RedisServer) -> Iterator[Finding]:
 
 
 def probe(state: Enforcer) -> str:
-    """Return a key that is nobody's."""
+    """Return a key of no client."""
     return f"{state.spelling.prefix}:{_PROBE}"
 
 

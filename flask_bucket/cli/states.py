@@ -65,7 +65,7 @@ def routes(app: Flask) -> Iterator[Route]:
 class KnownLimits:
     """The limits of an application, to be found by keys."""
 
-    #: Those of rules that say them, by the rest of their keys after the client.
+    #: Those that rules give, by the rest of their keys after the client.
     written: Mapping[str, Limit]
     #: Those that functions return without a request, likewise. A request may get others.
     returned: Mapping[str, Limit]
@@ -153,7 +153,7 @@ def is_exempt(state: Enforcer, route: Route) -> bool:
 
 
 def reads_address(function: Any) -> bool:
-    """Return whether a function is one of ours that reads the client's address and no more."""
+    """Return whether a function is one of ours that reads only the client's address."""
     return getattr(function, "__module__", None) == f"{__package__.partition('.')[0]}.networks"
 
 
