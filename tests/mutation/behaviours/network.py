@@ -9,7 +9,7 @@ CLUSTER, DIALING, MAKER = f"{REDIS}cluster.py", f"{REDIS}dialing.py", f"{REDIS}m
 POOL, SPREAD, WIRE = f"{REDIS}pool.py", f"{REDIS}spread.py", f"{REDIS}wire.py"
 
 
-ON_CLUSTER = "outage/test_cluster.py::"
+ON_CLUSTER = "outage/cluster/test_changes.py::"
 ON_TLS = "outage/links/test_tls.py::"
 
 NETWORK = (
