@@ -197,7 +197,7 @@ class _Buckets:
         self._now = now
 
     def look(self, charge: Charge) -> None:
-        """Return the bucket as it stands now. An absent bucket is full."""
+        """Look at the bucket as it stands now. An absent bucket is full."""
         key, limit, stored = charge.key, charge.limit, self._states.get(charge.key)
         if charge.kind == "slot":
             if key not in self._slots:
