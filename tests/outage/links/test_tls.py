@@ -80,7 +80,10 @@ def test_a_fork_leaves_a_connection_over_tls_to_the_parent(tls_server: TlsServer
     with Proxy(tls_server.port) as proxy, tls_server.client() as client:
         client.flushall()
         store = RedisStore.from_url(
-            f"rediss://localhost:{proxy.port}", timeout=10, ssl_ca_certs=str(tls_server.ca)
+            f"rediss://localhost:{proxy.port}",
+            timeout=10,
+            connect_timeout=10,
+            ssl_ca_certs=str(tls_server.ca),
         )
         assert store.take([CHARGE]).outcomes[0].remaining == 4
         assert in_child(lambda: store.take([CHARGE]).outcomes[0].remaining == 3)
