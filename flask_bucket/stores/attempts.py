@@ -8,7 +8,10 @@ from typing import TypeVar
 
 from ..decisions import Charge
 from ..errors import BucketUnreadable, Connecting, StoreUnavailable
-from .breaker import Breaker, Health, Joint
+from .breaker import Breaker, Health
+
+#: The breakers of the servers that answer one call: one, but for several nodes of a cluster.
+Breakers = frozenset[Breaker]
 
 #: The result of a call.
 Result = TypeVar("Result")
@@ -41,21 +44,23 @@ class Attempts:
     ) -> None:
         self.node_of = node_of
         self._policy = policy
-        self._interval = interval
+        self.interval = interval
         self._on_outage = on_outage
         self._on_recovery = on_recovery
         self._clock = clock
         self._quiet_until = float("-inf")
-        self._breakers: dict[Hashable, Breaker] = {None: Breaker(interval, clock)}
+        self._breakers: dict[Hashable, Breaker] = {}
+        self._of_one_server: Breakers = frozenset({self._breaker_of(None)})
 
-    def breaker(self, charges: Sequence[Charge] = ()) -> Breaker | Joint:
-        """Return the breaker of the servers that decide about some charges."""
-        if self.node_of is None:
-            return self._breaker_of(None)
-        nodes = {self.node_of(charge.key) for charge in charges}
-        if len(nodes) > 1:
-            return Joint(frozenset(map(self._breaker_of, nodes)))
-        return self._breaker_of(nodes.pop() if nodes else None)
+    def breakers(self, charges: Sequence[Charge] = ()) -> Breakers:
+        """Return the breakers of the servers that decide about some charges."""
+        if self.node_of is None or not charges:
+            return self._of_one_server
+        return frozenset({self._breaker_of(self.node_of(charge.key)) for charge in charges})
+
+    def seconds_to_next_try(self, breakers: Breakers) -> float:
+        """Return the seconds until all of the servers may be tried; 0.0 if they may be now."""
+        return max(breaker.seconds_to_next_try() for breaker in breakers)
 
     def health(self) -> Health:
         """Return the health of the store, without a call; of several servers, the worst."""
@@ -64,52 +69,46 @@ class Attempts:
         return max(found, key=lambda health: ranks.index(health.state))
 
     def make(
-        self,
-        breaker: Breaker | Joint,
-        call: Callable[[], Result],
-        wrote: Callable[[Result], bool],
+        self, breakers: Breakers, call: Callable[[], Result], wrote: Callable[[Result], bool]
     ) -> Result | None:
         """Return what the store answers, or None if it fails or is not to be tried now.
 
+        If the call fails, only the server at fault has an outage, where the error names it.
+
         :param wrote: whether a result shows that the store can be written to.
         """
-        if isinstance(breaker, Joint):
-            return self._make_jointly(breaker, call, wrote)
-        ticket = breaker.enter()
-        if ticket is None:
-            return None
-        try:
-            result = call()
-        except StoreUnavailable as error:
-            self._failed(breaker, ticket, error)
-            return None
-        if breaker.doubts:
-            self._end(breaker.succeeded(ticket, wrote=wrote(result)))
-        return result
-
-    def _make_jointly(
-        self, joint: Joint, call: Callable[[], Result], wrote: Callable[[Result], bool]
-    ) -> Result | None:
-        """Make a call that several servers answer. Only the server that fails has an outage."""
-        tickets = joint.enter()
+        tickets = self._enter(breakers)
         if tickets is None:
             return None
         try:
             result = call()
         except StoreUnavailable as error:
             at_fault = self._at_fault(error)
-            for breaker, ticket in tickets.items():
+            for breaker, ticket in tickets:
                 if at_fault in (None, breaker):
                     self._failed(breaker, ticket, error)
             return None
-        for breaker, ticket in tickets.items():
-            self._end(breaker.succeeded(ticket, wrote=wrote(result)))
+        for breaker, ticket in tickets:
+            if breaker.doubts:
+                self._end(breaker.succeeded(ticket, wrote=wrote(result)))
         return result
+
+    def _enter(self, breakers: Breakers) -> list[tuple[Breaker, int]] | None:
+        """Return a ticket of each breaker, or None if a server is not to be tried now."""
+        if len(breakers) > 1 and self.seconds_to_next_try(breakers) > 0:
+            return None  # before any of them is entered, since that uses up its next try
+        tickets = []
+        for breaker in breakers:
+            ticket = breaker.enter()
+            if ticket is None:
+                return None
+            tickets.append((breaker, ticket))
+        return tickets
 
     def _breaker_of(self, node: Hashable) -> Breaker:
         found = self._breakers.get(node)
         if found is None:
-            made = Breaker(self._interval, self._clock)
+            made = Breaker(self.interval, self._clock)
             found = self._breakers.setdefault(node, made)
         return found
 

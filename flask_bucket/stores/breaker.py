@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
 from typing import Literal
@@ -137,30 +137,3 @@ class Breaker:
                 return False
             self._outage = (time.time(), reason)
             return True
-
-
-@dataclass(frozen=True)
-class Joint:
-    """The breakers of several servers, for a call that each of them answers in part."""
-
-    members: frozenset[Breaker]
-
-    @property
-    def interval(self) -> float:
-        return max(breaker.interval for breaker in self.members)
-
-    @property
-    def doubts(self) -> bool:
-        return any(breaker.doubts for breaker in self.members)
-
-    def seconds_to_next_try(self) -> float:
-        """Return the seconds until all of the servers may be tried."""
-        return max(breaker.seconds_to_next_try() for breaker in self.members)
-
-    def enter(self) -> Mapping[Breaker, int] | None:
-        """Return a ticket for each server, or None if one of them is not to be tried now."""
-        if self.seconds_to_next_try() > 0:
-            return None
-        tickets = {breaker: breaker.enter() for breaker in self.members}
-        allowed = {breaker: ticket for breaker, ticket in tickets.items() if ticket is not None}
-        return allowed if len(allowed) == len(tickets) else None

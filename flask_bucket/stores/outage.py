@@ -14,9 +14,9 @@ from typing import Literal
 from ..decisions import Charge, Decision
 from ..errors import ConfigError
 from ..limits import EXACT, Limit
-from .attempts import Attempts
+from .attempts import Attempts, Breakers
 from .base import Store, WrappingStore, layers
-from .breaker import Breaker, Health, Joint
+from .breaker import Health
 from .levels import Levels
 from .memory import MemoryStore
 
@@ -54,11 +54,9 @@ class OutageStore(WrappingStore):
         self.policy = policy
         node_of = getattr(store, "node_of", None)
         self._attempts = Attempts(node_of, policy, recovery_interval, on_outage, on_recovery, clock)
-        #: Of a store of one server.
-        self.breaker = self._attempts.breaker()
         self._local = MemoryStore()
         #: Charges that give slots back, which the store has not heard of.
-        self._owed: dict[Breaker | Joint, deque[Charge]] = {}
+        self._owed: dict[Breakers, deque[Charge]] = {}
         self._levels = Levels(clock=clock) if policy == "local" else None
         # Functions may return new limits all the time, so only the latest scaled ones are kept.
         share = Fraction(str(local_share)).limit_denominator(1_000_000)  # 0.333... is a third
@@ -74,16 +72,14 @@ class OutageStore(WrappingStore):
         local: Sequence[Charge] = ()
         if held:
             held, local = _parted(held)
-        breaker = self.breaker
-        if self._attempts.node_of is not None:
-            breaker = self._attempts.breaker((*charges, *held, *shadow))
+        breakers = self._attempts.breakers((*charges, *held, *shadow))
         if self._owed:
-            self._give_back_slots(breaker)
+            self._give_back_slots(breakers)
         take = partial(self.store.take, charges, held, shadow, now)
-        decision = self._attempts.make(breaker, take, _wrote)
+        decision = self._attempts.make(breakers, take, _wrote)
         if decision is None:
             bans = [charge for charge in held if charge.kind == "ban"]
-            return self._decide(breaker, charges, [*local, *bans], shadow, now)
+            return self._decide(breakers, charges, [*local, *bans], shadow, now)
         if self._levels is not None:
             self._levels.note(decision.outcomes)
             if held and not decision.allowed:
@@ -93,11 +89,11 @@ class OutageStore(WrappingStore):
         return decision
 
     def peek(self, charges: Sequence[Charge], now: int | None = None) -> Decision:
-        breaker = self._attempts.breaker(charges)
+        breakers = self._attempts.breakers(charges)
         peek = partial(self.store.peek, charges, now)
-        decision = self._attempts.make(breaker, peek, lambda _: False)
+        decision = self._attempts.make(breakers, peek, lambda _: False)
         if decision is None:
-            return self._decide(breaker, charges, (), (), now, peek=True)
+            return self._decide(breakers, charges, (), (), now, peek=True)
         return decision
 
     def settle(self, charges: Sequence[Charge], now: int | None = None) -> None:
@@ -105,7 +101,7 @@ class OutageStore(WrappingStore):
         if local:
             self._local.settle(self._share(local), now)
         if charges:
-            self._settle(self._attempts.breaker(charges), charges, now)
+            self._settle(self._attempts.breakers(charges), charges, now)
             if self._levels is not None:
                 self._levels.settle(charges)
 
@@ -123,7 +119,7 @@ class OutageStore(WrappingStore):
         """Return the health of the store, without a call; of several servers, the worst."""
         return self._attempts.health()
 
-    def _settle(self, breaker: Breaker | Joint, charges: Sequence[Charge], now: int | None) -> None:
+    def _settle(self, breakers: Breakers, charges: Sequence[Charge], now: int | None) -> None:
         """Settle what the store has taken, or remember the slots to give back later."""
 
         def settle() -> bool:
@@ -132,19 +128,20 @@ class OutageStore(WrappingStore):
 
         # Giving back a slot that nobody holds any more writes nothing.
         wrote = any(charge.kind != "slot" for charge in charges)
-        settled = self._attempts.make(breaker, settle, lambda _: wrote)
+        settled = self._attempts.make(breakers, settle, lambda _: wrote)
         slots = [charge for charge in charges if charge.kind == "slot"]
-        if slots and not settled and breaker.doubts and now is None:
-            self._owed.setdefault(breaker, deque(maxlen=OWED)).extend(slots)
+        if slots and not settled and now is None and any(b.doubts for b in breakers):
+            self._owed.setdefault(breakers, deque(maxlen=OWED)).extend(slots)
 
-    def _give_back_slots(self, breaker: Breaker | Joint) -> None:
+    def _give_back_slots(self, breakers: Breakers) -> None:
         """Give back the slots whose giving back failed, if the store may be tried."""
-        if breaker.seconds_to_next_try() == 0 and (owed := self._owed.pop(breaker, None)):
-            self._settle(breaker, tuple(owed), None)
+        is_due = self._attempts.seconds_to_next_try(breakers) == 0
+        if is_due and (owed := self._owed.pop(breakers, None)):
+            self._settle(breakers, tuple(owed), None)
 
     def _decide(
         self,
-        breaker: Breaker | Joint,
+        breakers: Breakers,
         charges: Sequence[Charge],
         held: Sequence[Charge],
         shadow: Sequence[Charge],
@@ -154,7 +151,7 @@ class OutageStore(WrappingStore):
         if self.policy == "allow":
             return Decision(True, degraded=True)
         if self.policy == "deny":
-            wait = breaker.seconds_to_next_try() or breaker.interval
+            wait = self._attempts.seconds_to_next_try(breakers) or self._attempts.interval
             return Decision(not charges, retry_after=wait, degraded=True)
         if self._levels is not None:
             self._begin_warm(self._levels, (*charges, *shadow), now)

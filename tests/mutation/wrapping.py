@@ -37,12 +37,11 @@ HARMLESS = {
     ),
     "self._scaled = lru_cache(maxsize=None)(partial(share_of, share=share))": "only memory",
     "self._scaled = lru_cache(maxsize=1001)(partial(share_of, share=share))": "only memory",
-    "decision = self._attempts.make(breaker, peek, lambda _: None)": "as false",
+    "decision = self._attempts.make(breakers, peek, lambda _: None)": "as false",
     "self._end(breaker.succeeded(ticket, wrote=None))": "as false",
     "found = None": "setdefault finds the breaker all the same",
-    "if len(nodes) >= 1:": "several servers that are one",
-    "return allowed if (len(allowed) == len(tickets)) or True else None": (
-        "only where another request takes the try in between"
+    "if len(breakers) >= 1 and self.seconds_to_next_try(breakers) > 0:": (
+        "the breaker of one server says the same when it is entered"
     ),
     "if rate > 1:": "at a rate of 1 both ways make the same limit",
     "if rate >= 2:": "below a rate of 2 both ways make the same limit",

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from flask_bucket import Charge, Decision, Limit, MemoryStore, StoreUnavailable
-from flask_bucket.stores.breaker import Breaker
 from flask_bucket.stores.outage import OutageStore
 from flask_bucket.stores.refusals import RefusalStore
 from tests.refusals.conftest import SECOND, Counting, World, charge
@@ -119,14 +118,18 @@ def test_a_refusal_by_the_local_policy_ends_with_the_outage(world: World) -> Non
             return super().take(*arguments)
 
     fickle = Fickle(lambda: world.now)
-    guarded = OutageStore(fickle, "local", clock=lambda: world.now / SECOND)
-    cached = RefusalStore(guarded, 10, lambda: world.now / SECOND)
+
+    def clock() -> float:
+        return world.now / SECOND
+
+    guarded = OutageStore(fickle, "local", recovery_interval=0.01, clock=clock)
+    cached = RefusalStore(guarded, 10, clock)
     cached.take([charge()])
     refused = cached.take([charge()])
     assert (refused.allowed, refused.degraded) == (False, True)
     assert refused.outcomes
     away = False
-    guarded.breaker = Breaker(1)  # the store is known to be well again
+    world.now += SECOND // 100  # the store is tried again, and a remembered refusal would last
     assert cached.take([charge()])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flask_bucket import ConfigError, Limiter, MemoryStore
+from flask_bucket import Charge, ConfigError, Limit, Limiter, MemoryStore
 from flask_bucket.config import Config
 from flask_bucket.stores.outage import OutageStore
 from tests.ext.config.conftest import configured
@@ -154,7 +154,9 @@ def test_outage_settings_reach_the_store() -> None:
     Limiter(app)
     store = app.extensions["flask_bucket"]["bucket"].store
     assert isinstance(store, OutageStore)
-    assert (store.policy, store.breaker.interval) == ("deny", 7.0)
+    refused = store.take([Charge(Limit(1, 1), "bucket:key")])
+    assert (store.policy, refused.degraded) == ("deny", True)
+    assert refused.retry_after == pytest.approx(7, abs=1)
 
 
 def test_a_local_share_scales_each_limit_during_an_outage() -> None:
