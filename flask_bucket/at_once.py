@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
 from fractions import Fraction
 
 from . import grammar
+from .durations import Number, is_number
 from .errors import ConfigError
-from .limits import SECOND, Limit, Number
+from .limits import SECOND, Limit
 
 NAME = "at-once"
 
@@ -149,15 +149,12 @@ def checked_holds(holds: object) -> Number:
 
     :raises ConfigError: unless it is a number, from a microsecond to a day.
     """
-    plain = isinstance(holds, (int, float, Decimal, Fraction)) and not isinstance(holds, bool)
-    if isinstance(holds, Decimal):
-        plain = holds.is_finite()  # others cannot all be compared
-    if not plain or not SHORTEST <= holds <= LONGEST:  # type: ignore[operator]  # a number
+    if not is_number(holds) or not SHORTEST <= holds <= LONGEST:
         raise ConfigError(
             f"holds is {holds!r:.200}; expected the seconds after which a slot is free in any "
             "case, from a microsecond (1e-6) to a day (86400), such as 60."
         )
-    return holds  # type: ignore[return-value]  # a number
+    return holds
 
 
 def _made(number: int, holds: Fraction, name: str) -> AtOnce:

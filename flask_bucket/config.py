@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, get_type_hints
 
+from .durations import checked_lease, is_number
 from .errors import ConfigError
 from .headers import HEADER_NAME, NAMED, NAMES, STYLES
-from .limits import checked_lease
 from .masking import masked
 from .moving import KEYS
 from .typos import meant
@@ -60,10 +59,9 @@ def _prefix(key: str, value: object) -> str:
 
 def _number(least: float, most: float, unit: str) -> Callable[[str, object], float]:
     def number(key: str, value: object) -> float:
-        plain = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not plain or not math.isfinite(value) or not least < value <= most:  # type: ignore[arg-type,operator]  # a number
+        if not is_number(value) or not least < value <= most:
             raise _refuse(key, value, f"a number of {unit} above {least:g}, at most {most:g}")
-        return float(value)  # type: ignore[arg-type]  # a number
+        return float(value)
 
     return number
 

@@ -21,12 +21,13 @@ from .clients import client_address
 from .current import current_request
 from .decisions import Decision
 from .decorators import BlueprintLimit, Decoration, Exemption, Registry, Target
+from .durations import Number
 from .enforcing import Enforcer
 from .exchange import Exchange, exchanges_of
 from .functions import checked_function, is_application, plain
 from .keys import checked_name
 from .limit_decorator import LimitDecorator
-from .limits import Limit, Number
+from .limits import Limit
 from .openapi import describe
 from .rules import Breach, Key, Rule, checked_cost, checked_scope, make_rules, rules_of
 from .sources import RuleSource

@@ -12,10 +12,8 @@ from math import isfinite
 from typing import overload
 
 from . import grammar
+from .durations import Number
 from .errors import ConfigError
-
-#: The types of a limit's numbers.
-Number = int | float | Decimal | Fraction
 
 #: Lua's numbers are doubles. Integers are exact below this bound, and not above it.
 EXACT = 2**53
@@ -30,9 +28,6 @@ LARGEST_EXPONENT = 400
 LARGEST_BITS = 3_000
 
 NAME = re.compile(r"[a-z][a-z0-9_.-]*")
-
-#: Seconds for which tokens may be taken ahead, at most.
-LONGEST_LEASE = 10
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -282,17 +277,3 @@ def distinct_name(name: str, taken: set[str]) -> str:
         distinct = f"{name}-{n}"
     taken.add(distinct)
     return distinct
-
-
-def checked_lease(what: str, value: object) -> float:
-    """Return the seconds of a lease.
-
-    :raises ConfigError: unless it is a number from 0 to 10.
-    """
-    plain = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not plain or not 0 <= value <= LONGEST_LEASE:  # type: ignore[operator]  # a number
-        raise ConfigError(
-            f"{what} is {value!r}; expected a number of seconds from 0 (no lease) to "
-            f"{LONGEST_LEASE}, such as 0.1."
-        )
-    return float(value)  # type: ignore[arg-type]  # a number

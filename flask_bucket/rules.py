@@ -16,9 +16,10 @@ from flask.typing import ResponseReturnValue
 from .at_once import AtOnce, checked_holds
 from .bans import Ban, checked_ban
 from .decisions import Decision
+from .durations import Number, checked_lease
 from .errors import ConfigError
 from .functions import checked_function, plain
-from .limits import EXACT, Limit, Number, checked_lease
+from .limits import EXACT, Limit
 from .sources import RuleSource, limits_of, limits_returned
 from .typos import meant
 

@@ -7,8 +7,9 @@ from functools import lru_cache
 from typing import Any
 
 from .at_once import AtOnce, parse_many
+from .durations import Number
 from .errors import ConfigError
-from .limits import Limit, Number
+from .limits import Limit
 
 #: The limits of a rule as they are written. A callable returns any of the others, or None, ""
 #: or []: no limit now.

@@ -8,8 +8,9 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 
+from flask_bucket.durations import Number
 from flask_bucket.errors import ConfigError
-from flask_bucket.limits import EXACT, Limit, Number
+from flask_bucket.limits import EXACT, Limit
 from tests.property.worlds import limits
 
 DAY = 86_400
