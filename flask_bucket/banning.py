@@ -77,4 +77,4 @@ def _closed(decision: Decision, ban: Outcome, bill: Bill) -> Decision:
         for c, bound in bill.items
         if c.kind != "ban" and not bound.shadow
     ]
-    return replace(decision, outcomes=tuple(outcomes))
+    return decision._replace(outcomes=tuple(outcomes))

@@ -166,8 +166,9 @@ class Outcome(NamedTuple):
             None if wait is None else wait / SECOND,
             full_in / SECOND,
             shadow,
-            kind=charge.kind,
-            taken=taken,
+            "store",
+            charge.kind,
+            taken,
         )
 
     def settled(self, tokens: int) -> Outcome:
@@ -190,12 +191,11 @@ class Outcome(NamedTuple):
         return (self.allowed, self.remaining) < (other.allowed, other.remaining)
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """Whether a request may go on, and everything that its client should be told.
 
     ``bool(decision)`` is ``decision.allowed``. To ask whether there is a decision, compare with
-    None.
+    None. A named tuple, as its outcomes are.
     """
 
     allowed: bool
@@ -220,9 +220,8 @@ class Decision:
         """Decide from the outcomes of all charges: all are allowed, or none."""
         refused = [o for o in outcomes if not o.allowed and not o.shadow]
         if not refused:
-            return cls(True, outcomes, 0.0, now, leased=leased)
-        wait = _longest_wait(refused).retry_after
-        return cls(False, outcomes, wait, now, cached=cached, leased=leased)
+            return cls(True, outcomes, 0.0, now, False, False, leased)
+        return cls(False, outcomes, _longest_wait(refused).retry_after, now, False, cached, leased)
 
     @property
     def binding(self) -> Outcome | None:
@@ -270,7 +269,7 @@ class Decision:
         for charge in corrections:
             tokens[charge.key] = tokens.get(charge.key, 0) + charge.cost
         outcomes = tuple(o.settled(tokens[o.key]) if o.key in tokens else o for o in self.outcomes)
-        return replace(self, outcomes=outcomes)
+        return self._replace(outcomes=outcomes)
 
     def __bool__(self) -> bool:
         return self.allowed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from flask import Flask, Request, Response, has_request_context, request
@@ -237,7 +236,7 @@ class Enforcer:
         if not self.config.dry_run:
             return decision
         shadows = tuple(outcome._replace(shadow=True) for outcome in decision.outcomes)
-        return replace(decision, allowed=True, outcomes=shadows, retry_after=0.0)
+        return decision._replace(allowed=True, outcomes=shadows, retry_after=0.0)
 
     # After the view.
 

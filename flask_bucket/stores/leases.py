@@ -225,7 +225,7 @@ class LeaseStore(WrappingStore):
             outcome = next(answered)
             row.outcome = outcome if row.lease is None else row.lease.tell(outcome)
         told = _decision(rows, decision.now, shadow=tuple(answered))
-        return replace(told, degraded=decision.degraded, cached=decision.cached)
+        return told._replace(degraded=decision.degraded, cached=decision.cached)
 
     def _note_answer(
         self, rows: Sequence[Row], asking: Sequence[Row], decision: Decision | None, sent: float

@@ -161,7 +161,7 @@ class OutageStore(WrappingStore):
         else:
             decision = self._local.take(mine, self._share(held), self._share(shadow), now)
         outcomes = tuple(outcome._replace(taken_from="local") for outcome in decision.outcomes)
-        return replace(decision, outcomes=outcomes, degraded=True)
+        return decision._replace(outcomes=outcomes, degraded=True)
 
     def _begin_warm(self, levels: Levels, charges: Iterable[Charge], now: int | None) -> None:
         """Let buckets of this process hold no more than their share of what the store last said.

@@ -59,7 +59,7 @@ def some_of_any_kind(chance: random.Random, least: int, most: int, ban: str) -> 
 def but_for_slots(decision: Decision) -> Decision:
     """Leave out when slots are free: after giving back, the reply is not asked for again."""
     outcomes = [o._replace(reset_after=0.0) if o.kind == "slot" else o for o in decision.outcomes]
-    return replace(decision, outcomes=tuple(outcomes))
+    return decision._replace(outcomes=tuple(outcomes))
 
 
 def calls(cluster: Cluster) -> int:
