@@ -38,6 +38,11 @@ class State:
 #: held.
 Kept = State | Holders
 
+#: The answer to one charge: the tokens that the bucket must hold before it affords the charge, or
+#: 0 if it did afford it; the tokens taken; the balance after the call, in parts; the last refill.
+#: Of slots, the last two are how many are held, and when the last one is free.
+Answer = tuple[int, int, int, int]
+
 
 def refresh(limit: Limit, state: State | None, now: int) -> tuple[State, bool]:
     """Return the bucket as it stands at `now`, and whether the clock was set back."""
@@ -140,17 +145,9 @@ def settle(states: Mapping[str, Kept], charges: Sequence[Charge], now: int) -> M
     return buckets.writes()
 
 
-def outcome(
-    charge: Charge, shadow: bool, needed: int, taken: int, tokens: int, last_refill: int, now: int
-) -> Outcome:
-    """Return the outcome of one charge, in seconds and whole tokens.
-
-    :param needed: the tokens that the bucket must hold before it affords the charge; 0 if it
-        did afford it.
-    :param taken: the tokens that were taken.
-    :param tokens: the balance after the call, in parts. Of slots, how many are held.
-    :param last_refill: of slots, when the last one is free.
-    """
+def outcome(charge: Charge, shadow: bool, answer: Answer, now: int) -> Outcome:
+    """Return the outcome of one charge, in seconds and whole tokens."""
+    needed, taken, tokens, last_refill = answer
     limit = charge.limit
     wait_for: int | None = 0
     if charge.kind == "slot":
@@ -285,7 +282,7 @@ class _Buckets:
             # What was given back must be taken again: a wait without it would end in a refusal.
             needed += self._returned.get(charge.key, 0)
         shadow = row.role == "shadow"
-        return outcome(charge, shadow, needed, row.taken, tokens, last_refill, self._now)
+        return outcome(charge, shadow, (needed, row.taken, tokens, last_refill), self._now)
 
     def writes(self) -> dict[str, Kept]:
         """Return what to store. Slots that nobody holds are not kept."""

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 
-from ...bucket import outcome
-from ...decisions import Charge, Charges, Decision, Outcome, no_negative_cost
+from ...bucket import Answer, outcome
+from ...decisions import Charge, Charges, Decision, no_negative_cost
 from ...errors import StoreUnavailable
 from ..base import checked_now
 from .links import Call
 from .replies import FAILURES, translated
 
-#: The time of the decision and, for each charge, the tokens that its bucket needs, those taken and
-#: those left, and its last refill. The rows are in the order of the arguments.
-Reply = tuple[int, list[list[int]]]
+#: The time of the decision, and the answer to each charge, in the order of the arguments.
+Reply = tuple[int, list[Answer]]
 
 
 class Script:
@@ -147,7 +147,8 @@ def _read(
     count = len(charges) + len(shadow) + len(held)
     if type(reply) is not list or len(reply) != 1 + 4 * count or {*map(type, reply)} != {int}:
         raise StoreUnavailable(f"the reply is not one of the script's: {reply!r:.100}")
-    return reply[0], [reply[start : start + 4] for start in range(1, len(reply), 4)]
+    numbers = iter(reply)
+    return next(numbers), list(zip(numbers, numbers, numbers, numbers, strict=True))
 
 
 def _decision(
@@ -156,16 +157,13 @@ def _decision(
     shadow: Sequence[Charge] = (),
     held: Sequence[Charge] = (),
 ) -> Decision:
-    now, rows = reply
-    outcomes: list[Outcome] = []
-    place = 0
-    for dry_run, some in ((False, charges), (True, shadow)):
-        for charge in some:
-            needed, taken, tokens, last_refill = rows[place]
-            outcomes.append(outcome(charge, dry_run, needed, taken, tokens, last_refill, now))
-            place += 1
-    for charge, (needed, taken, tokens, last_refill) in zip(held, rows[place:], strict=True):
+    now, answers = reply
+    outcomes = list(map(outcome, charges, repeat(False), answers, repeat(now)))
+    if shadow:
+        answers = answers[len(charges) :]
+        outcomes += map(outcome, shadow, repeat(True), answers, repeat(now))
+    if held:
         # Of the charges held, only a ban that counts the refusal has a new outcome.
-        if charge.kind == "ban" and taken:
-            outcomes.append(outcome(charge, False, needed, taken, tokens, last_refill, now))
+        counted = zip(held, answers[-len(held) :], strict=True)
+        outcomes += [outcome(c, False, a, now) for c, a in counted if c.kind == "ban" and a[1]]
     return Decision.of(tuple(outcomes), now)

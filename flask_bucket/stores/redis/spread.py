@@ -74,8 +74,8 @@ class Part:
             if back:
                 taken = 0
             dry_run = i >= len(self.charges)
-            told = outcome(charge, dry_run, needed, taken, tokens, last_refill, now)
-            found[self.places[i]] = told
+            answer = needed, taken, tokens, last_refill
+            found[self.places[i]] = outcome(charge, dry_run, answer, now)
         return found
 
 
