@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from threading import Lock
-
-from cachetools import LRUCache
 
 from .. import forks
 from ..decisions import Charge, Decision, Outcome, given_back
@@ -26,20 +25,31 @@ class RememberedRefusal:
     outcome: Outcome
     #: Microseconds on the store's clock when it decided.
     now: int
-    #: When the call was sent and when it was answered, in seconds on this process's clock. The
-    #: store decided somewhere in between. The refusal ends by the earlier, so that it never
-    #: outlasts the wait. The waits that clients are told count from the later, so that they
-    #: never come back too early.
-    sent: float
+    #: When it ends, and when the store's answer came, in seconds on this process's clock. The store
+    #: decided somewhere between call and answer. The refusal's time begins with the call, so that
+    #: it never outlasts the wait. The waits that clients are told count from the answer, so that
+    #: they never come back too early.
+    ends: float
     answered: float
+    #: When the cost can be afforded (None: never), and when the bucket is full, in microseconds on
+    #: the store's clock.
+    affordable_at: int | None
+    full_at: int
+
+    @classmethod
+    def of(cls, outcome: Outcome, now: int, sent: float, answered: float) -> RememberedRefusal:
+        """Remember what a store decided, between two times on this process's clock."""
+        wait = outcome.retry_after
+        ends = sent + (LONGEST if wait is None else min(wait, LONGEST))
+        affordable_at = None if wait is None else now + round(wait * SECOND)
+        full_at = now + round(outcome.reset_after * SECOND)
+        return cls(outcome, now, ends, answered, affordable_at, full_at)
 
     def holds(self, charge: Charge, clock: float) -> bool:
         """Return whether the store would surely refuse a charge: the same limit and cost, soon."""
-        wait = self.outcome.retry_after
-        lasts = LONGEST if wait is None else min(wait, LONGEST)
-        limit = self.outcome.limit
-        same = charge.limit is limit or charge.limit == limit
-        return same and charge.cost == self.outcome.cost and clock < self.sent + lasts
+        limit, told = charge.limit, self.outcome
+        same = limit is told.limit or limit == told.limit
+        return same and charge.cost == told.cost and clock < self.ends
 
     def store_time(self, clock: float) -> int:
         """Return the microseconds on the store's clock. It may be later by now, but not earlier."""
@@ -47,19 +57,16 @@ class RememberedRefusal:
 
     def repeated(self, now: int) -> Outcome:
         """Return what the store would answer, at `now` on its clock."""
-        told, limit, elapsed = self.outcome, self.outcome.limit, now - self.now
-        full_in, wait = _left(told.reset_after, elapsed), told.retry_after
-        # At most one tick's refill less than there is: the answer does not tell parts of a token.
-        refilled = (limit.full - -(-full_in // limit.tick) * limit.step) // limit.scale
-        remaining = max(told.remaining, min(refilled, told.cost - 1))
-        wait = None if wait is None else _left(wait, elapsed) / SECOND
+        told, limit, full_in = self.outcome, self.outcome.limit, max(1, self.full_at - now)
+        key, cost, remaining, wait = told.key, told.cost, told.remaining, told.retry_after
+        if remaining < cost - 1:
+            # At most one tick's refill less than there is: the answer tells no parts of a token.
+            refilled = (limit.full - -(-full_in // limit.tick) * limit.step) // limit.scale
+            remaining = max(remaining, min(refilled, cost - 1))
+        if self.affordable_at is not None:
+            wait = max(1, self.affordable_at - now) / SECOND
         reset = full_in / SECOND
-        return Outcome(limit, told.key, told.cost, False, remaining, wait, reset, kind=told.kind)
-
-
-def _left(seconds: float, elapsed: int) -> int:
-    """Return the microseconds that are left of some seconds, at least 1."""
-    return max(1, round(seconds * SECOND) - elapsed)
+        return Outcome(limit, key, cost, False, remaining, wait, reset, False, "store", told.kind)
 
 
 class RefusalStore(WrappingStore):
@@ -70,7 +77,7 @@ class RefusalStore(WrappingStore):
     nor a decision at a time that was passed in. While a ban may count refusals, the store is asked
     each time. Once the ban has begun, the ban is remembered.
 
-    :param entries: how many buckets are remembered; the least recently used are forgotten.
+    :param entries: how many buckets are remembered; the earliest refused are forgotten.
     :param clock: seconds, monotonic.
     """
 
@@ -85,7 +92,8 @@ class RefusalStore(WrappingStore):
 
     def after_fork(self) -> None:
         """Begin empty, with a new lock."""
-        self._refusals: LRUCache[str, RememberedRefusal] = LRUCache(self._entries)
+        self._refusals: OrderedDict[str, RememberedRefusal] = OrderedDict()
+        #: Taken to change the refusals. A single one is read without it.
         self._lock = Lock()
         #: Counts the times that tokens were given back. A refusal that was decided before the
         #: latest of them is not remembered after it.
@@ -101,7 +109,7 @@ class RefusalStore(WrappingStore):
         if now is not None:
             return self.store.take(charges, held, shadow, now)
         if self._refusals and (decision := self._repeat(charges, held, shadow)) is not None:
-            if returned := given_back(held):
+            if held and (returned := given_back(held)):
                 self.settle(returned)
             return decision
         returns, sent = self._returns, self._clock()
@@ -139,13 +147,12 @@ class RefusalStore(WrappingStore):
         If a ban may count it, only a ban that has begun is an answer.
         """
         clock, now, refusals, counts = self._clock(), 0, [], False
-        with self._lock:
-            for charge in charges:
-                counts = counts or charge.kind == "ban"
-                refusal = self._refusals.get(charge.key)
-                if refusal is not None and refusal.holds(charge, clock):
-                    refusals.append(refusal)
-                    now = max(now, refusal.store_time(clock))
+        for charge in charges:
+            counts = counts or charge.kind == "ban"
+            refusal = self._refusals.get(charge.key)
+            if refusal is not None and refusal.holds(charge, clock):
+                refusals.append(refusal)
+                now = max(now, refusal.store_time(clock))
         if not refusals:
             return None
         if held or shadow:
@@ -163,14 +170,15 @@ class RefusalStore(WrappingStore):
             if returns != self._returns:
                 return
             for charge, outcome in zip(charges, decision.outcomes, strict=False):
+                lasting = not outcome.allowed and not charge.returns and charge.kind != "slot"
                 # If one call charges a bucket twice, it was asked for the sum. Nothing is known
                 # of the parts.
-                if outcome.allowed or charge.returns or charge.kind == "slot":
-                    continue
-                if keys.count(charge.key) == 1:
-                    self._refusals[charge.key] = RememberedRefusal(
-                        outcome, decision.now, sent, answered
-                    )
+                if lasting and keys.count(charge.key) == 1:
+                    refusal = RememberedRefusal.of(outcome, decision.now, sent, answered)
+                    self._refusals[charge.key] = refusal
+                    self._refusals.move_to_end(charge.key)
+            while len(self._refusals) > self._entries:
+                self._refusals.popitem(last=False)
 
     def _forget(self, charges: Iterable[Charge], *, returned: bool) -> None:
         """Forget these buckets' refusals; if tokens returned, those of calls under way as well."""

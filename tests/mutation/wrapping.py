@@ -63,7 +63,9 @@ HARMLESS = {
     "self._returns += 2": "only differences count",
     "self._returns -= 1": "only differences count",
     "self._returns -= returned": "only differences count",
-    "clock, now, refusals = self._clock(), 1, []": "every store's time is later",
+    "clock, now, refusals, counts = self._clock(), 1, [], False": "every store's time is later",
+    "if remaining <= cost - 1:": "no more than the cost less one is told",
+    "if remaining < cost + 1:": "no more than the cost less one is told",
     "for charge, outcome in zip(charges, decision.outcomes, strict=None):": "as false",
     "for charge, outcome in zip(charges, decision.outcomes, ):": "the default",
 }

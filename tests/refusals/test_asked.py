@@ -36,6 +36,15 @@ def test_tokens_that_return_during_a_refusal_are_told(world: World) -> None:
         assert type(refused.outcomes[0].remaining) is int
 
 
+def test_the_one_token_that_returned_during_a_refusal_is_told(world: World) -> None:
+    limit = Limit.parse("10/second")
+    world.take(charge(limit, cost=10))
+    assert world.take(charge(limit, cost=2)).remaining == 0
+    world.wait(0.1)
+    refused = world.take(charge(limit, cost=2))
+    assert (refused.cached, refused.remaining) == (True, 1)
+
+
 def test_a_settlement_that_failed_is_seen_at_once_all_the_same(world: World) -> None:
     class LosesAnswers(Counting):
         def settle(self, charges: Sequence[Charge], now: int | None = None) -> None:
