@@ -67,12 +67,11 @@ class MachineReadable(HTTPException):
         return headers
 
     def get_body(self, *args: Any, **kwargs: Any) -> str:
-        document = self._problem() if self.error_format == "problem" else self._plain()
-        return json.dumps(document) + "\n"
-
-    def _plain(self) -> dict[str, Any]:
-        wait = None if self.wait is None else ceil(self.wait * 1000)
-        return {"error": self.description, "retryAfterMs": wait}
+        if self.error_format == "problem":
+            return json.dumps(self._problem()) + "\n"
+        # Written out, since json.dumps takes four times as long for a dictionary as for a text.
+        wait = "null" if self.wait is None else ceil(self.wait * 1000)
+        return f'{{"error": {json.dumps(self.description)}, "retryAfterMs": {wait}}}\n'
 
     def _problem(self) -> dict[str, Any]:
         detail = "Nothing will change that."
@@ -109,9 +108,6 @@ class RateLimitExceeded(MachineReadable, TooManyRequests):
         if message is not None:
             #: flask-smorest and Flask-RESTX take the message for their documents from here.
             self.data = {"message": message}
-        binding = decision.binding
-        if binding is not None and binding.kind == "ban":
-            self.problem_type = "#abnormal-usage-detected"
         #: Whether, why and for how long the request was refused.
         self.decision = decision
         #: The names of the policies that the request was charged, by their buckets' keys.
@@ -132,7 +128,12 @@ class RateLimitExceeded(MachineReadable, TooManyRequests):
             for outcome in self.decision.outcomes
             if not outcome.allowed and not outcome.shadow and outcome.kind != "ban"
         ]
-        return {**super()._problem(), "violated-policies": list(dict.fromkeys(violated))}
+        document = super()._problem()
+        document["violated-policies"] = list(dict.fromkeys(violated))
+        binding = self.decision.binding
+        if binding is not None and binding.kind == "ban":
+            document["type"] = PROBLEMS + "#abnormal-usage-detected"
+        return document
 
 
 class LimiterUnavailable(StoreUnavailable, MachineReadable, ServiceUnavailable):

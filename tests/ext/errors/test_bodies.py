@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
@@ -19,6 +22,15 @@ def test_a_refusal_is_a_small_json_document(
     assert response.json == {"error": "Too Many Requests", "retryAfterMs": 500}
     assert response.headers["Retry-After"] == "1"
     assert response.headers["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize(("cost", "wait"), [(1, 500), (3, None)])
+def test_the_document_is_spelled_as_json_dumps_spells_it(
+    app: Flask, limiter: Limiter, client: FlaskClient, cost: int, wait: int | None
+) -> None:
+    text = 'Too "fast" für uns\n'
+    app.get("/")(limiter.limit("2/second", cost=cost, error_message=text)(answer()))
+    assert refused(client).text == json.dumps({"error": text, "retryAfterMs": wait}) + "\n"
 
 
 def test_retry_after_ms_is_rounded_up(app: Flask, limiter: Limiter, client: FlaskClient) -> None:
