@@ -181,9 +181,11 @@ class Enforcer:
         bill, held = whole, exchange.held(point)
         if whole.bans:
             bill, held = exchange.due(whole, held)
+        charges: Sequence[Charge] = bill.charges
+        shadow: Sequence[Charge] = bill.shadow
         if bill.asks_slots:
-            bill = self._endings.holdings(exchange).ask(bill, point)
-        decision = self.store.take(bill.charges, held, bill.shadow)
+            charges, shadow = self._endings.holdings(exchange).ask(bill, point)
+        decision = self.store.take(charges, held, shadow)
         exchange.record(decision, bill, point)
         if whole.bans and exchange.banning is not None:
             self._reports.banned(exchange.banning.note(decision, whole))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from secrets import token_urlsafe
 
 from .bills import Bill
@@ -44,30 +44,36 @@ class Holdings:
         held, asked = self.held.copy(), self.asked.copy()
         return [charge for _, charge in (*held.values(), *asked.values())]
 
-    def ask(self, bill: Bill, point: Point) -> Bill:
-        """Return a bill in this request's name.
+    def ask(self, bill: Bill, point: Point) -> tuple[list[Charge], list[Charge]]:
+        """Return the charges of a bill in this request's name, and those of its dry-run rules.
 
         Until the store's answer is here, each slot counts as held. If the answer is lost, the
         store may count a holder, and the slot has to be given back all the same.
         """
-        bill = _in_the_name_of(self.member, bill)
-        for charge, _ in bill.items:
-            if charge.kind == "slot":
-                self.asked.setdefault(_slot(charge), (point, charge))
-        return bill
+        charges = [self._asked(charge, point) for charge in bill.charges]
+        return charges, [self._asked(charge, point) for charge in bill.shadow]
+
+    def _asked(self, charge: Charge, point: Point) -> Charge:
+        if charge.kind != "slot":
+            return charge
+        charge = _charge_of(self.member, charge)
+        self.asked.setdefault(_slot(charge), (point, charge))
+        return charge
 
     def note(self, decision: Decision, bill: Bill, point: Point) -> None:
         """Note the slots that a decision about a bill let the request hold."""
-        for charge, _ in bill.items:
-            asked = self.asked.pop(_slot(charge), None)
-            if asked is not None and decision.degraded:
-                # A policy decided, and the store may have counted a holder.
-                self.held.setdefault(_slot(charge), asked)
         if not decision.degraded and not decision.allowed and point.ends_request:
             self.held.clear()  # given back in the same call
-        for (charge, _), outcome in zip(bill.items, decision.outcomes, strict=False):
-            if charge.kind == "slot" and outcome.taken and decision.allowed:
-                taken = charge.taken_as(outcome)
+        for place, (charge, _) in enumerate(bill.items):
+            if charge.kind != "slot":
+                continue
+            # Another thread of the request may have asked for the slot too, and heard earlier.
+            asked = self.asked.pop(_slot(charge), None) or (point, _charge_of(self.member, charge))
+            if decision.degraded:
+                # A policy decided, and the store may have counted a holder.
+                self.held.setdefault(_slot(charge), asked)
+            if decision.allowed and decision.outcomes and decision.outcomes[place].taken:
+                taken = asked[1].taken_as(decision.outcomes[place])
                 self.held[_slot(taken)] = (point, taken)
 
     def give_back(self) -> list[Charge]:
@@ -95,14 +101,21 @@ def _slot(charge: Charge) -> Slot:
 def _taken_out(held: dict[Slot, Held], slots: Iterable[Slot]) -> list[Charge]:
     """Take slots out of what is held, and return the charges that give them back."""
     found = [held.pop(slot, None) for slot in slots]
-    return [each[1].given_back() for each in found if each is not None]
+    return [_charge_of(each[1].member, each[1], -1) for each in found if each is not None]
 
 
-def _in_the_name_of(member: str, bill: Bill) -> Bill:
-    """Return a bill whose slots are to be held by a member."""
-    items = [
-        (replace(charge, member=member) if charge.kind == "slot" else charge, bound)
-        for charge, bound in bill.items
-    ]
-    enforced = len(bill.charges)
-    return Bill.of(items[:enforced], items[enforced:])
+def _charge_of(member: str, slot: Charge, cost: int = 1) -> Charge:
+    """Return the charge of a slot that a member holds or, at a cost of -1, gives back.
+
+    It is written out because each request makes two, and ``replace`` would double their time.
+    """
+    return Charge(
+        slot.limit,
+        slot.key,
+        cost,
+        taken_from=slot.taken_from,
+        kind="slot",
+        member=member,
+        lasts=slot.lasts,
+        counts_for=slot.counts_for,
+    )

@@ -75,8 +75,8 @@ REQUESTS = (
         "request",
         "an inner block frees what the outer one holds",
         "holdings.py",
-        'if charge.kind == "slot" and outcome.taken and decision.allowed:',
-        'if charge.kind == "slot" and decision.allowed:',
+        "if decision.allowed and decision.outcomes and decision.outcomes[place].taken:",
+        "if decision.allowed and decision.outcomes:",
         *SLOTTED,
     ),
     broken(
