@@ -156,7 +156,8 @@ class Enforcer:
         if exchange is None:
             exchange = exchanges.by_limiter.setdefault(self.name, self._begin(req, exchanges))
             # Here and not in our hook: an earlier hook may charge a block or a limited function.
-            exchange.filtered = any(passes() for passes in self._registry.filters)
+            if filters := self._registry.filters:
+                exchange.filtered = any(passes() for passes in filters)
         elif exchange.plan.method != req.method:  # changed by a hook
             exchange.plan = self.planner.plan(req.endpoint, req.method)
         return None if exchange.filtered else exchange
