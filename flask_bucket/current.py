@@ -10,11 +10,11 @@ from flask import Flask, Request, current_app, request
 
 def current_request() -> Request:
     """Return the current request itself."""
-    found: Request = request._get_current_object()  # type: ignore[attr-defined]  # the proxy's
+    found: Request = request._get_current_object()  # type: ignore[attr-defined]  # a proxy has it
     return found
 
 
 def current_application() -> Flask:
     """Return the current application itself."""
-    found: Flask = current_app._get_current_object()  # type: ignore[attr-defined]  # the proxy's
+    found: Flask = current_app._get_current_object()  # type: ignore[attr-defined]  # a proxy has it
     return found

@@ -37,7 +37,7 @@ class Endings:
         self.after_fork()
         forks.watch(self)
         if not isinstance(app.wsgi_app, Watched):  # which another Limiter has put there
-            app.wsgi_app = Watched(app.wsgi_app)  # type: ignore[method-assign]  # as Flask has it
+            app.wsgi_app = Watched(app.wsgi_app)  # type: ignore[method-assign]  # as Flask documents it
 
     def after_fork(self) -> None:
         """Make a new lock in a forked child."""

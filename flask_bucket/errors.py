@@ -14,7 +14,7 @@ class ConfigError(ValueError):
     """
 
 
-class StoreUnavailable(Exception):  # noqa: N818  # a public name, and a state more than an error
+class StoreUnavailable(Exception):  # noqa: N818  # the name is public
     """The store could not decide: Redis is out of reach, or in no state to answer.
 
     Stores raise it. Clients see it, as a 503, only if ``BUCKET_ON_ERROR`` is ``"deny"`` or the

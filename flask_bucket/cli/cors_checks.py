@@ -82,7 +82,7 @@ def _by_hooks(app: Flask, route: Route, response: Any) -> Response:
         for hook in app.after_request_funcs.get(name, ()):
             if getattr(hook, "__module__", "").partition(".")[0] == "flask_cors":
                 response = hook(response)
-    return response  # type: ignore[no-any-return]  # flask-cors returns what it is given
+    return response  # type: ignore[no-any-return]  # flask-cors has no types
 
 
 def _by_decorator(app: Flask, route: Route) -> Response:

@@ -81,7 +81,7 @@ def _draw_time(axes: Axes, traffic: Traffic, limits: Sequence[Limit]) -> None:
         refused = binned([refused_times(times, limit)[0] for times in traffic.times.values()])
         axes.stairs(
             refused,
-            edges,  # type: ignore[arg-type]  # as above
+            edges,  # type: ignore[arg-type]  # dates are edges too
             color=_COLOURS[n % len(_COLOURS)],
             linewidth=1.5,
             label=f"refused by {limit} ({sum(refused):,})",

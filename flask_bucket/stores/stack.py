@@ -66,7 +66,7 @@ def _kept_in(config: Config, given: object, key_prefix: str) -> Store:
     if isinstance(given, Store):
         return given
     if callable(getattr(given, "execute_command", None)):
-        return RedisStore(given, key_prefix)  # type: ignore[arg-type]  # a client, as redis-py has it
+        return RedisStore(given, key_prefix)  # type: ignore[arg-type]  # it has a client's method
     raise ConfigError(
         f"redis is a URL, a client of redis-py or a store, not {shown(given)}. For one process "
         "alone, leave it out."

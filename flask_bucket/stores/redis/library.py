@@ -89,9 +89,9 @@ def error_of(reply: str) -> Exception:
 def options_of(client: Any) -> Options:
     """Return the options with which a client makes its connections."""
     if isinstance(client, redis.RedisCluster):
-        settings: dict[str, Any] = client.get_connection_kwargs()  # type: ignore[no-untyped-call]
+        settings: dict[str, Any] = client.get_connection_kwargs()  # type: ignore[no-untyped-call]  # redis-py's
         known = ("socket_timeout", "socket_connect_timeout")
-        return redis.Connection(**{k: settings[k] for k in known if k in settings})  # type: ignore[no-untyped-call]
+        return redis.Connection(**{k: settings[k] for k in known if k in settings})  # type: ignore[no-untyped-call]  # redis-py's
     pool = client.connection_pool
     return pool.connection_class(**pool.connection_kwargs)
 

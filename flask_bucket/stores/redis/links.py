@@ -12,8 +12,9 @@ from importlib.resources import files
 from typing import Any
 
 import redis
+from redis import exceptions
 from redis.cluster import ClusterNode, RedisCluster
-from redis.exceptions import ConnectionError, NoScriptError, RedisError  # noqa: A004
+from redis.exceptions import NoScriptError, RedisError
 
 from .cluster import Cluster, slot
 from .dialing import Address, Dialer
@@ -167,7 +168,7 @@ def _cluster_client(place: Place) -> Any:
     settings = {k: v for k, v in place.settings.items() if k not in ours}
     if place.kind is redis.SSLConnection:
         settings["ssl"] = True
-    nodes = [ClusterNode(*node) for node in place.nodes]  # type: ignore[no-untyped-call]
+    nodes = [ClusterNode(*node) for node in place.nodes]  # type: ignore[no-untyped-call]  # redis-py's
     return RedisCluster(startup_nodes=nodes, **settings)
 
 
@@ -185,7 +186,7 @@ def link_by(client: Any) -> Link:
             raise
         except BROKEN as error:
             # redis-py's parsers and pools let through TypeError, IndexError, MemoryError.
-            raise ConnectionError(f"{type(error).__name__}: {error}") from error
+            raise exceptions.ConnectionError(f"{type(error).__name__}: {error}") from error
 
     def prepare(*arguments: Any) -> Call:
         return partial(evaluate, *arguments)

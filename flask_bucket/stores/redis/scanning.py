@@ -22,7 +22,7 @@ def primaries(client: Any) -> Sequence[Any]:
     """Return a client for each server that holds keys: of a cluster, for each primary."""
     if not isinstance(client, redis.RedisCluster):
         return [client]
-    nodes = client.get_primaries()  # type: ignore[no-untyped-call]
+    nodes = client.get_primaries()  # type: ignore[no-untyped-call]  # redis-py has no types here
     return [client.get_redis_connection(node) for node in nodes]
 
 
