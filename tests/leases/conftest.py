@@ -31,17 +31,13 @@ class Watched(WrappingStore):
         self.is_degraded = False
 
     def take(
-        self,
-        charges: Sequence[Charge],
-        held: Sequence[Charge] = (),
-        shadow: Sequence[Charge] = (),
-        now: int | None = None,
+        self, charges: Sequence[Charge], held: Sequence[Charge] = (), *more: Any, **named: Any
     ) -> Decision:
         self.takes.append(charges)
         self.held.append(held)
         if self.is_degraded:
             return Decision(True, degraded=True)
-        decision = super().take(charges, held, shadow, now)
+        decision = super().take(charges, held, *more, **named)
         if self.loses_answers:
             raise StoreUnavailable("no reply in time")
         return decision

@@ -16,7 +16,7 @@ from flask_bucket import ConfigError, Limit, Limiter, MemoryStore
 from flask_bucket.metrics.measured import MOST_LIMITS
 from flask_bucket.metrics.opentelemetry import OpenTelemetryMetrics
 from flask_bucket.metrics.prometheus import PrometheusMetrics
-from tests.metrics.conftest import ADDRESS, Measured, make_app
+from tests.metrics.conftest import ADDRESS, Measured, leased, limited, make_app
 from tests.servers import Server
 
 
@@ -37,9 +37,7 @@ def test_decisions_are_counted_by_limit_endpoint_and_outcome() -> None:
 
 
 def test_what_a_dry_run_would_refuse_is_counted_apart() -> None:
-    app, limiter = make_app()
-    app.add_url_rule("/", "index", limiter.limit("1/hour", dry_run=True)(lambda: ""))
-    measured = Measured(app)
+    measured = limited("1/hour", dry_run=True)
     assert measured.get("/", 3) == [200] * 3
     assert measured.decisions("per-hour", "index", "allowed") == 1
     assert measured.decisions("per-hour", "index", "shadow-refused") == 2
@@ -47,37 +45,27 @@ def test_what_a_dry_run_would_refuse_is_counted_apart() -> None:
 
 
 def test_bans_are_counted_when_they_begin_and_when_they_refuse() -> None:
-    app, limiter = make_app(redis=MemoryStore(lambda: 0), bans="2/hour for 1 day")
-    app.add_url_rule("/", "index", limiter.limit("3/minute")(lambda: ""))
-    measured = Measured(app)
+    measured = limited("3/minute", bans="2/hour for 1 day")
     assert measured.get("/", 7) == [200] * 3 + [429] * 4
-    labels = {"limiter": "bucket", "ban": "ban", "endpoint": "index"}
-    assert measured.value("flask_bucket_bans_total", **labels) == 1
+    assert measured.bans() == 1
     assert measured.decisions("per-minute", "index", "refused") == 4
     assert measured.decisions("ban", "index", "banned") == 2
     assert measured.decisions("ban", "index", "allowed") == 0
 
 
 def test_bans_are_counted_from_0_so_that_their_increase_shows_the_first() -> None:
-    app, limiter = make_app(redis=MemoryStore(lambda: 0), bans="1/hour for 1 day")
-    app.add_url_rule("/", "index", limiter.limit("1/minute")(lambda: ""))
-    measured = Measured(app)
-    labels = {"limiter": "bucket", "ban": "ban", "endpoint": "index"}
+    measured = limited("1/minute", bans="1/hour for 1 day")
     counted = []
     for _ in range(3):
         measured.get("/")
-        counted.append(measured.registry.get_sample_value("flask_bucket_bans_total", labels))
+        counted.append(measured.bans())
     assert counted == [0, 1, 1]
 
 
 def test_bans_of_a_dry_run_are_counted_apart() -> None:
-    app, limiter = make_app(redis=MemoryStore(lambda: 0))
-    limited = limiter.limit("1/minute", ban="1/hour for 1 day", dry_run=True)
-    app.add_url_rule("/", "index", limited(lambda: ""))
-    measured = Measured(app)
+    measured = limited("1/minute", ban="1/hour for 1 day", dry_run=True)
     assert measured.get("/", 4) == [200] * 4
-    labels = {"limiter": "bucket", "ban": "ban", "endpoint": "index"}
-    assert measured.value("flask_bucket_bans_total", **labels) == 0
+    assert not measured.bans()
     assert measured.decisions("ban", "index", "shadow-banned") == 2
 
 
@@ -92,9 +80,7 @@ def test_in_an_outage_no_ban_is_counted() -> None:
 
 
 def test_bans_from_the_cache_are_counted_apart(valkey: Server) -> None:
-    app, limiter = make_app(redis=valkey.url, bans="1/hour for 1 day")
-    app.add_url_rule("/", "index", limiter.limit("1/minute")(lambda: ""))
-    measured = Measured(app)
+    measured = limited("1/minute", redis=valkey.url, bans="1/hour for 1 day")
     measured.get("/", 5)
     asked = measured.decisions("ban", "index", "banned")
     cached = measured.decisions("ban", "index", "banned-from-cache")
@@ -102,9 +88,7 @@ def test_bans_from_the_cache_are_counted_apart(valkey: Server) -> None:
 
 
 def test_a_bucket_with_less_than_a_fifth_left_is_near_its_limit() -> None:
-    app, limiter = make_app(redis=MemoryStore(lambda: 0))
-    app.add_url_rule("/", "index", limiter.limit("10/hour")(lambda: ""))
-    measured = Measured(app)
+    measured = limited("10/hour")
     labels = {"limiter": "bucket", "limit": "per-hour", "endpoint": "index"}
     measured.get("/", 8)  # 2 of 10 are left
     assert measured.value("flask_bucket_near_limit_total", **labels) == 0
@@ -126,7 +110,7 @@ def test_the_stores_time_is_measured_and_not_that_of_what_wraps_it(valkey: Serve
     measured = Measured(app)
     measured.get("/", 2)
     labels = {"limiter": "bucket", "operation": "take"}
-    assert measured.value("flask_bucket_store_seconds_count", **labels) == 2
+    assert measured.store_calls() == 2
     assert 0 < measured.value("flask_bucket_store_seconds_sum", **labels) < 10
 
 
@@ -136,9 +120,8 @@ def test_refusals_from_the_cache_are_counted_apart(valkey: Server) -> None:
     measured.get("/", 4)
     refused = measured.decisions("per-hour", "", "refused")
     cached = measured.decisions("per-hour", "", "refused-from-cache")
-    calls = measured.value("flask_bucket_store_seconds_count", limiter="bucket", operation="take")
     assert (measured.decisions("per-hour", "", "allowed"), refused + cached) == (1, 3)
-    assert calls == 1 + refused  # what the cache refused took no call
+    assert measured.store_calls() == 1 + refused  # what the cache refused took no call
 
 
 def test_an_outage_is_seen_by_its_decisions_and_by_the_breaker(own_server: Server) -> None:
@@ -159,38 +142,21 @@ def test_an_outage_is_seen_by_its_decisions_and_by_the_breaker(own_server: Serve
 
 
 def test_the_tokens_of_leases_are_counted(valkey: Server) -> None:
-    app = Flask(__name__)
-    app.config.update(BUCKET_WORKERS=1, BUCKET_LEASE=10, BUCKET_TIMEOUT=5)
-    Limiter(app, redis=valkey.url, application_limits="1000/second burst 4000")
-    measured = Measured(app)
+    measured = leased(valkey.url)
     measured.get("/", 40)
-    tokens = {
-        what: measured.value(
-            "flask_bucket_lease_tokens_total", limiter="bucket", limit="per-second", what=what
-        )
-        for what in ("leased", "spent", "returned")
-    }
-    calls = measured.value("flask_bucket_store_seconds_count", limiter="bucket", operation="take")
-    assert tokens["spent"] == 40 - calls
-    assert tokens["leased"] >= tokens["spent"] > 30
-    assert tokens["returned"] == 0
+    spent = measured.lease_tokens("spent")
+    assert spent == 40 - measured.store_calls()
+    assert measured.lease_tokens("leased") >= spent > 30
+    assert measured.lease_tokens("returned") == 0
     assert measured.decisions("per-second", "", "allowed") == 40
 
 
 def test_tokens_that_a_worker_returns_as_it_ends_are_counted(valkey: Server) -> None:
-    app = Flask(__name__)
-    app.config.update(BUCKET_WORKERS=1, BUCKET_LEASE=10, BUCKET_TIMEOUT=5)
-    Limiter(app, redis=valkey.url, application_limits="1000/second burst 4000")
-    measured = Measured(app)
+    measured = leased(valkey.url)
     measured.get("/", 40)
-    app.extensions["flask_bucket"]["bucket"].store.close()
-    leased, spent, returned = (
-        measured.value(
-            "flask_bucket_lease_tokens_total", limiter="bucket", limit="per-second", what=what
-        )
-        for what in ("leased", "spent", "returned")
-    )
-    assert returned == leased - spent > 0
+    measured.app.extensions["flask_bucket"]["bucket"].store.close()
+    unspent = measured.lease_tokens("leased") - measured.lease_tokens("spent")
+    assert measured.lease_tokens("returned") == unspent > 0
 
 
 def test_no_label_says_who_a_client_is() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from flask_bucket import Charge, Decision, Limit, MemoryStore
+from flask_bucket.stores.base import Store
 from flask_bucket.stores.refusals import RefusalStore
 
 SECOND = 1_000_000
@@ -36,7 +37,11 @@ class World:
     def __init__(self, entries: int = 100) -> None:
         self.now = 1_000_000 * SECOND
         self.store = Counting(lambda: self.now)
-        self.cached = RefusalStore(self.store, entries, lambda: self.now / SECOND)
+        self.cached = self.cache(self.store, entries)
+
+    def cache(self, store: Store, entries: int = 10) -> RefusalStore:
+        """Return a refusal cache around a store, on the same clock."""
+        return RefusalStore(store, entries, lambda: self.now / SECOND)
 
     def take(self, *charges: Charge, held: Sequence[Charge] = ()) -> Decision:
         return self.cached.take(charges, held)

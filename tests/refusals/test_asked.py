@@ -51,7 +51,7 @@ def test_a_settlement_that_failed_is_seen_at_once_all_the_same(world: World) -> 
             super().settle(charges, now)
             raise StoreUnavailable("the answer was lost")
 
-    cached = RefusalStore(LosesAnswers(lambda: world.now), 10, lambda: world.now / SECOND)
+    cached = world.cache(LosesAnswers(lambda: world.now))
     cached.take([charge()])
     cached.take([charge()])
     with pytest.raises(StoreUnavailable):

@@ -46,7 +46,7 @@ def test_a_refusal_does_not_outlive_tokens_that_return_during_its_call(
     world: World, act: Callable[[RefusalStore], object]
 ) -> None:
     store = Meanwhile(world)
-    cached = RefusalStore(store, 10, lambda: world.now / SECOND)
+    cached = world.cache(store)
     cached.take([NEVER])
     act(cached)  # however often tokens returned before
     store.settle([charge()])
@@ -60,7 +60,7 @@ def test_a_refusal_is_remembered_although_another_thread_is_allowed_meanwhile(
     world: World,
 ) -> None:
     store = Meanwhile(world)
-    cached = RefusalStore(store, 10, lambda: world.now / SECOND)
+    cached = world.cache(store)
     cached.take([charge()])
     cached.take([OTHER])
     cached.take([OTHER])
@@ -83,31 +83,30 @@ class Slow(Counting):
         return decision
 
 
-@pytest.mark.parametrize(("before", "after"), [(0.1, 0), (0, 0.1), (0.1, 0.1)])
-def test_the_time_of_the_call_prolongs_no_refusal(
-    world: World, before: float, after: float
-) -> None:
-    limit = Limit.parse("2/second burst 1")
-    slow = Slow(world, before, after)
-    cached = RefusalStore(slow, 10, lambda: world.now / SECOND)
-    slow.settle([charge(limit)])
-    refused = cached.take([charge(limit)])
+FAST = charge(Limit.parse("2/second burst 1"))
+
+
+@pytest.fixture(params=[(0.1, 0), (0, 0.1), (0.1, 0.1)])
+def slow(request: pytest.FixtureRequest, world: World) -> Slow:
+    """A slow store without a token for `FAST`."""
+    store = Slow(world, *request.param)
+    store.settle([FAST])
+    return store
+
+
+def test_the_time_of_the_call_prolongs_no_refusal(world: World, slow: Slow) -> None:
+    cached = world.cache(slow)
+    refused = cached.take([FAST])
     assert refused.retry_after is not None
     world.now = refused.now + round(refused.retry_after * SECOND)
-    assert cached.take([charge(limit)])
+    assert cached.take([FAST])
 
 
-@pytest.mark.parametrize(("before", "after"), [(0.1, 0), (0, 0.1), (0.1, 0.1)])
-def test_the_time_of_the_call_tells_nobody_too_short_a_wait(
-    world: World, before: float, after: float
-) -> None:
-    limit = Limit.parse("2/second burst 1")
-    slow = Slow(world, before, after)
-    cached = RefusalStore(slow, 10, lambda: world.now / SECOND)
-    slow.settle([charge(limit)])
-    cached.take([charge(limit)])
-    repeated = cached.take([charge(limit)])
+def test_the_time_of_the_call_tells_nobody_too_short_a_wait(world: World, slow: Slow) -> None:
+    cached = world.cache(slow)
+    cached.take([FAST])
+    repeated = cached.take([FAST])
     assert repeated.cached
     assert repeated.retry_after is not None
     world.wait(repeated.retry_after)
-    assert slow.peek([charge(limit)])
+    assert slow.peek([FAST])
