@@ -42,15 +42,16 @@ def test_a_refusal_never_tells_enough_tokens_for_its_cost(world: World) -> None:
     assert (refused.retry_after, refused.outcomes[0].remaining) == (1e-6, 0)
 
 
-def test_a_refusal_tells_a_wait_even_in_the_last_part_of_a_microsecond() -> None:
-    clock, limit = [0.0], Limit.parse("5/second burst 2")
+@pytest.mark.parametrize("cost", [1, 2])
+def test_a_refusal_tells_a_wait_even_in_the_last_part_of_a_microsecond(cost: int) -> None:
+    clock, limit = [0.0], Limit(cost + 1, 5)
     cached = RefusalStore(MemoryStore(lambda: 0), 10, lambda: clock[0])
-    cached.take([charge(limit, cost=2)])
-    cached.take([charge(limit)])
-    clock[0] = 0.1999999
-    refused = cached.take([charge(limit)])
+    cached.take([charge(limit, cost=cost + 1)])
+    cached.take([charge(limit, cost=cost)])
+    clock[0] = 0.2 * cost - 1e-7
+    refused = cached.take([charge(limit, cost=cost)])
     assert refused.cached
-    assert (refused.retry_after, refused.outcomes[0].remaining) == (1e-6, 0)
+    assert (refused.retry_after, refused.outcomes[0].remaining) == (1e-6, cost - 1)
 
 
 @pytest.mark.parametrize(
