@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import repeat
 
 from ...bucket import Answer, outcome
@@ -78,9 +78,9 @@ class Script:
 
 def arguments(
     mode: bytes,
-    charges: Iterable[Charge],
-    held: Iterable[Charge] = (),
-    shadow: Iterable[Charge] = (),
+    charges: Sequence[Charge],
+    held: Sequence[Charge] = (),
+    shadow: Sequence[Charge] = (),
     now: int | None = None,
 ) -> list[bytes | str | int]:
     """Return the number of keys, the keys and the arguments of a call.
@@ -89,49 +89,35 @@ def arguments(
     """
     keys: list[str] = []
     rows: list[bytes | str | int] = []
-    special = False
-    for role, some in ((b"take", charges), (b"shadow", shadow), (b"held", held)):
+    of_kinds: list[str | int] = []
+    for role, some in (("take", charges), ("shadow", shadow), ("held", held)):
         for charge in some:
-            limit = charge.limit
+            limit, cost, named = charge.limit, charge.cost, role
             keys.append(charge.key)
-            rows += (role, charge.cost, limit.capacity, limit.scale, limit.step, limit.tick)
-            is_plain = charge.kind == "rate" and charge.up_to is None and not charge.noted
-            special = special or not is_plain
-    if special:
-        _add_kinds(rows, charges, shadow, held)
-    return [len(keys), *keys, mode, b"" if now is None else checked_now(now), *rows]
+            if charge.kind != "rate" or charge.up_to is not None or charge.noted:
+                counted = (*charges, *shadow) if role == "shadow" else charges
+                kind, *more = _kind(charge, counted)
+                named = f"{role} {kind} {charge.noted}" if charge.noted else f"{role} {kind}"
+                cost = 0 if kind == "ban" else cost  # its tokens are taken only by counting
+                of_kinds += more
+            rows += (named, cost, limit.capacity, limit.scale, limit.step, limit.tick)
+    time = b"" if now is None else checked_now(now)
+    return [len(keys), *keys, mode, time, *rows, *of_kinds]
 
 
-def _add_kinds(
-    rows: list[bytes | str | int],
-    charges: Iterable[Charge],
-    shadow: Iterable[Charge],
-    held: Iterable[Charge],
-) -> None:
-    """Name the kinds of charges in their rows, and add the arguments that these need."""
-    asked = (("take", charges), ("shadow", shadow), ("held", held))
-    roles = [(role, charge) for role, some in asked for charge in some]
-    for i, (role, charge) in enumerate(roles):
-        kind: str = charge.kind
-        if kind == "slot":
-            rows += (charge.lasts, charge.member)
-        elif kind == "ban":
-            counted = ("take", "shadow") if role == "shadow" else ("take",)
-            places = [
-                str(place)
-                for place, (other_role, other) in enumerate(roles, start=1)
-                if other_role in counted and charge.key in other.counts_for
-            ]
-            rows[6 * i + 1] = 0  # a ban's tokens are taken only by counting
-            rows += (charge.lasts, " ".join(places))
-        elif charge.up_to is not None:
-            kind = "up-to"
-            rows += (charge.up_to, charge.rest)
-        elif charge.noted:
-            rows += ("", "")
-        else:
-            continue
-        rows[6 * i] = f"{role} {kind} {charge.noted}" if charge.noted else f"{role} {kind}"
+def _kind(charge: Charge, counted: Sequence[Charge]) -> tuple[str, str | int, str | int]:
+    """Return a charge's kind as the script names it, and the two arguments of that kind.
+
+    :param counted: the charges whose refusals it may count, if it is a ban.
+    """
+    if charge.kind == "slot":
+        return "slot", charge.lasts, charge.member
+    if charge.kind == "ban":
+        places = [str(i) for i, c in enumerate(counted, start=1) if charge.key in c.counts_for]
+        return "ban", charge.lasts, " ".join(places)
+    if charge.up_to is not None:
+        return "up-to", charge.up_to, charge.rest
+    return "rate", "", ""
 
 
 def _read(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutation.faults.fault import CALLS, TAKES_PYTHON, Fault
 
+COUNTED = '(*charges, *shadow) if role == "shadow" else charges'
 REFUSES = "allowed = allowed and (charge.needed == 0 or role ~= 'take')"
 REFUSES_PYTHON = 'allowed = not any(row.needed for row in rows if row.role == "take")'
 RETURNS_PYTHON = 'if row.role == "held" and not allowed:'
@@ -242,19 +243,19 @@ REPLY = (
     Fault(
         "reply",
         "a ban counts the refusals of dry-run limits",
-        python=(('("take", "shadow") if role == "shadow" else ("take",)', '("take", "shadow")'),),
+        python=((COUNTED, "(*charges, *shadow)"),),
         module=CALLS,
     ),
     Fault(
         "reply",
         "a dry-run ban counts no refusals of dry-run limits",
-        python=(('("take", "shadow") if role == "shadow" else ("take",)', '("take",)'),),
+        python=((COUNTED, "charges"),),
         module=CALLS,
     ),
     Fault(
         "reply",
         "a ban counts the refusals of the charge before its own",
-        python=(("enumerate(roles, start=1)", "enumerate(roles, start=2)"),),
+        python=(("enumerate(counted, start=1)", "enumerate(counted, start=2)"),),
         module=CALLS,
     ),
 )
