@@ -230,14 +230,14 @@ REPLY = (
     ),
     Fault(
         "reply",
-        "the rows of dry-run charges are read as those held",
-        python=(("zip(held, rows[place:], strict=True)", "zip(held, rows[-1:], strict=False)"),),
+        "the answers to the charges asked are read as those to the ones held",
+        python=(("zip(held, answers[-len(held) :], strict=True)", "zip(held, answers)"),),
         module=CALLS,
     ),
     Fault(
         "reply",
         "a ban among what is held counts, and is not told",
-        python=(('if charge.kind == "ban" and taken:', "if False:"),),
+        python=(('if c.kind == "ban" and a[1]]', "if False]"),),
         module=CALLS,
     ),
     Fault(
