@@ -62,28 +62,30 @@ class Lease:
         same = self.limit is charge.limit or self.limit == charge.limit
         return same and self.seconds == charge.lease
 
-    def note_request(self, clock: float) -> None:
-        """Count a request, and begin a new period of use if the last one is over."""
+    def answer(self, charge: Charge, clock: float) -> Outcome | None:
+        """Answer a charge from the tokens held, or with the latest refusal; None: neither does."""
         if clock >= self.count_until:
-            follows = clock < self.count_until + self.seconds
-            self.used_before = self.used if follows else 0
-            self.requests_before = self.requests if follows else 0
-            self.used = self.requests = 0
-            self.count_until = clock + self.seconds
+            self._count_anew(clock)
         self.requests += 1
+        cost = charge.cost
+        if clock < self.until and cost <= self.tokens:
+            self.tokens -= cost
+            self.used += cost
+            return self._spent(charge, clock)
+        return self._repeated(charge, clock)
+
+    def _count_anew(self, clock: float) -> None:
+        """Begin a new period of use."""
+        follows = clock < self.count_until + self.seconds
+        self.used_before = self.used if follows else 0
+        self.requests_before = self.requests if follows else 0
+        self.used = self.requests = 0
+        self.count_until = clock + self.seconds
 
     @property
     def is_hot(self) -> bool:
         """Whether there were enough requests in the last lease's time."""
         return max(self.requests, self.requests_before) >= HOT
-
-    def spend(self, cost: int, clock: float) -> bool:
-        """Spend tokens that are held; return False if they are too few, or the lease is over."""
-        if clock >= self.until or cost > self.tokens:
-            return False
-        self.tokens -= cost
-        self.used += cost
-        return True
 
     def ask(self, charge: Charge) -> Charge:
         """Return the charge for a call: it gives back the rest, and takes ahead if that is due."""
@@ -132,7 +134,7 @@ class Lease:
             outcome = outcome._replace(retry_after=max(wait, self.seconds))
         return outcome
 
-    def spent(self, charge: Charge, clock: float) -> Outcome:
+    def _spent(self, charge: Charge, clock: float) -> Outcome:
         """Return the outcome of a charge that was taken from the tokens held."""
         assert self.told is not None  # there are no tokens before the first answer
         remaining, reset_after = self.told.after(-self.tokens)
@@ -149,7 +151,7 @@ class Lease:
             taken_from="lease",
         )
 
-    def repeated(self, charge: Charge, clock: float) -> Outcome | None:
+    def _repeated(self, charge: Charge, clock: float) -> Outcome | None:
         """Return the latest refusal for a charge, if it holds."""
         refusal = self.refusal
         if refusal is None or clock >= self.refused_until or charge.cost < refusal.cost:

@@ -29,15 +29,15 @@ Note = Callable[[Limit, str, int], object]
 
 
 @dataclass(slots=True)
-class Row:
-    """One charge of a call: answered here, or asked of the store."""
+class Asked:
+    """A charge that the store is asked about, because no lease answers it."""
 
+    #: Its place among the charges of the request.
+    place: int
+    #: As the store is asked.
     charge: Charge
+    #: The lease that holds what the store gives ahead; None if the store is asked as ever.
     lease: Lease | None
-    #: The charge as the store is asked.
-    asked: Charge
-    #: Its outcome, once it is known.
-    outcome: Outcome | None = None
 
 
 class LeaseStore(WrappingStore):
@@ -144,42 +144,30 @@ class LeaseStore(WrappingStore):
     def _take(
         self, charges: Sequence[Charge], held: Sequence[Charge], shadow: Sequence[Charge]
     ) -> Decision:
-        clock = self._clock()
+        """Answer from leases what they can answer, and ask the store about the rest."""
+        clock, now = self._clock(), 0
+        spent: list[Outcome] = []
+        refused: list[Outcome] = []
+        asking: list[Asked] = []
         with self._lock:
-            rows = self._planned(charges, clock)
-            refused = [row for row in rows if row.outcome is not None and not row.outcome.allowed]
-            returned = _put_back(rows) if refused else []
+            for place, charge in enumerate(charges):
+                lease = self._lease(charge)
+                outcome = None if lease is None else lease.answer(charge, clock)
+                if lease is None or outcome is None:
+                    asking.append(Asked(place, charge, lease))
+                    continue
+                now = max(now, lease.store_time(clock))
+                (spent if outcome.allowed else refused).append(outcome)
+            if asking and not refused:
+                _take_ahead(asking)
         if refused:
-            if returned := [*returned, *given_back(held)]:
-                self.store.settle(returned)
-            return _decision(refused, _store_time(refused, clock), cached=True)
-        asking = [row for row in rows if row.outcome is None]
+            if returned := [*_returned(spent), *given_back(held)]:
+                self.settle(returned)
+            return Decision.of(tuple(refused), now, cached=True)
         if asking or shadow:
-            return self._ask(charges, rows, asking, held, shadow, clock)
-        self._note_spent(rows)
-        return _decision(rows, _store_time(rows, clock))
-
-    def _planned(self, charges: Sequence[Charge], clock: float) -> list[Row]:
-        """Decide about each charge from what is known here, or prepare to ask about it."""
-        keys = [charge.key for charge in charges]
-        rows = []
-        for charge in charges:
-            # If one call charges a bucket twice, the store decides about the sum.
-            lease = self._lease(charge) if keys.count(charge.key) == 1 else None
-            row = Row(charge, lease, charge)
-            if lease is not None:
-                lease.note_request(clock)
-                if lease.spend(charge.cost, clock):
-                    row.outcome = lease.spent(charge, clock)
-                else:
-                    row.outcome = lease.repeated(charge, clock)
-            rows.append(row)
-        if any(row.outcome is not None and not row.outcome.allowed for row in rows):
-            return rows
-        for row in rows:
-            if row.outcome is None and row.lease is not None:
-                row.asked = row.lease.ask(row.charge)
-        return rows
+            return self._ask(charges, spent, asking, held, shadow, clock)
+        self._note_spent(spent)
+        return Decision(True, tuple(spent), 0.0, now, leased=True)
 
     def _lease(self, charge: Charge) -> Lease | None:
         """Return the lease of a charge's bucket; None if it is never leased."""
@@ -198,80 +186,66 @@ class LeaseStore(WrappingStore):
     def _ask(
         self,
         charges: Sequence[Charge],
-        rows: Sequence[Row],
-        asking: Sequence[Row],
+        spent: list[Outcome],
+        asking: Sequence[Asked],
         held: Sequence[Charge],
         shadow: Sequence[Charge],
         sent: float,
     ) -> Decision:
-        """Ask the store about the charges that cannot be answered here."""
-        # The charges of a request come again, and a store may have prepared a call for them.
-        is_plain = all(row.asked is row.charge for row in asking) and len(asking) == len(charges)
-        asked = charges if is_plain else [row.asked for row in asking]
+        """Ask the store about the charges that leases do not answer."""
+        if len(asking) == len(charges) and all(asked.lease is None for asked in asking):
+            # The charges of a request come again, and a store may have prepared a call for them.
+            return self.store.take(charges, held, shadow)
         decision = None
         try:
-            decision = self.store.take(asked, held, shadow)
+            decision = self.store.take([asked.charge for asked in asking], held, shadow)
         finally:
             with self._lock:
-                self._note_answer(rows, asking, decision, sent)
-                refused = decision is None or not decision.allowed
-                returned = _put_back(rows) if refused else []
-            if returned:
-                self.store.settle(returned)
-        if is_plain or (decision.degraded and not decision.outcomes):
+                self._note_answer(asking, decision, sent)
+            if decision is not None and decision.allowed:
+                self._note_spent(spent)
+            elif spent:
+                self.settle(_returned(spent))
+        if decision.degraded and not decision.outcomes:
             return decision
-        answered = iter(decision.outcomes)
-        for row in asking:
+        outcomes, answered = list(spent), iter(decision.outcomes)
+        for asked in asking:
             outcome = next(answered)
-            row.outcome = outcome if row.lease is None else row.lease.tell(outcome)
-        told = _decision(rows, decision.now, shadow=tuple(answered))
+            outcome = outcome if asked.lease is None else asked.lease.tell(outcome)
+            outcomes.insert(asked.place, outcome)
+        told = Decision.of((*outcomes, *answered), decision.now, leased=bool(spent))
         return told._replace(degraded=decision.degraded, cached=decision.cached)
 
-    def _note_answer(
-        self, rows: Sequence[Row], asking: Sequence[Row], decision: Decision | None, sent: float
-    ) -> None:
+    def _note_answer(self, asking: Sequence[Asked], decision: Decision | None, sent: float) -> None:
         """Hold what a call brought."""
         answered = self._clock()
         outcomes = () if decision is None or decision.degraded else decision.outcomes
-        for i, row in enumerate(asking):
-            lease, asked = row.lease, row.asked
-            if lease is None or asked.up_to is None:
+        for i, asked in enumerate(asking):
+            charge, lease = asked.charge, asked.lease
+            if lease is None:
                 continue
-            lease.landed(asked)
-            self.note(lease.limit, "returned", asked.rest)
+            lease.landed(charge)
+            self.note(lease.limit, "returned", charge.rest)
             if outcomes and decision is not None:
-                brought = lease.note_answer(asked, outcomes[i], decision.now, sent, answered)
+                brought = lease.note_answer(charge, outcomes[i], decision.now, sent, answered)
                 self.note(lease.limit, "leased", brought)
-        if decision is not None and decision.allowed:
-            self._note_spent(rows)
 
-    def _note_spent(self, rows: Iterable[Row]) -> None:
-        for row in rows:
-            if row.outcome is not None and row.outcome.taken_from == "lease":
-                self.note(row.charge.limit, "spent", row.charge.cost)
+    def _note_spent(self, spent: Sequence[Outcome]) -> None:
+        for outcome in spent:
+            self.note(outcome.limit, "spent", outcome.cost)
 
 
-def _put_back(rows: Iterable[Row]) -> list[Charge]:
-    """Hold again what a refused request had taken from leases.
-
-    :returns: the charges that give back the tokens for which the leases have no room.
-    """
-    returned = []
-    for row in rows:
-        if row.lease is not None and row.outcome is not None and row.outcome.allowed:
-            tokens = row.lease.put_back(row.charge.cost)
-            if tokens:
-                returned.append(Charge(row.charge.limit, row.charge.key, -tokens))
-    return returned
+def _take_ahead(asking: Sequence[Asked]) -> None:
+    """Let charges of leased buckets give back rests, and take ahead what is due."""
+    keys = [asked.charge.key for asked in asking]
+    for asked in asking:
+        if asked.lease is not None:
+            if keys.count(asked.charge.key) > 1:
+                asked.lease = None  # the store decides about the sum
+            else:
+                asked.charge = asked.lease.ask(asked.charge)
 
 
-def _store_time(rows: Iterable[Row], clock: float) -> int:
-    return max(row.lease.store_time(clock) for row in rows if row.lease is not None)
-
-
-def _decision(
-    rows: Sequence[Row], now: int, *, shadow: tuple[Outcome, ...] = (), cached: bool = False
-) -> Decision:
-    outcomes = tuple(row.outcome for row in rows if row.outcome is not None)
-    leased = any(outcome.taken_from == "lease" for outcome in outcomes)
-    return Decision.of((*outcomes, *shadow), now, cached=cached, leased=leased)
+def _returned(spent: Iterable[Outcome]) -> list[Charge]:
+    """Return the charges that give tokens back to the leases that they were spent from."""
+    return [Charge(o.limit, o.key, -o.cost, taken_from="lease") for o in spent]

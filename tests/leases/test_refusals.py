@@ -113,3 +113,23 @@ def test_a_lease_refilled_meanwhile_sends_what_a_refused_request_took_to_the_sto
     assert not world.take(hot(10), page)
     assert world.in_bucket() + lease.tokens == before + refilled
     assert [charge.cost for charge in world.store.settled] == [-10]
+
+
+def test_a_store_closed_meanwhile_gives_back_what_a_refused_request_took(world: World) -> None:
+    page, worker = Charge(Limit.parse("1/minute"), OTHER), world.workers[0]
+    world.take(page)
+    world.warm(20)
+    world.wait(LEASE)
+    world.take(hot())
+    before = world.in_bucket() + worker._leases[KEY].tokens
+    take = world.store.take
+
+    def closed_first(*asked: Any) -> Decision:
+        """Close this worker's store by another thread, while this request waits."""
+        worker.close()
+        return take(*asked)
+
+    world.memory.close = lambda: None  # type: ignore[method-assign]  # others go on
+    world.store.take = closed_first  # type: ignore[method-assign, assignment]
+    assert not world.take(hot(10), page)
+    assert world.in_bucket() == before
