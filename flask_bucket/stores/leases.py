@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
-
-from cachetools import LRUCache
 
 from .. import forks
 from ..decisions import Charge, Decision, Outcome, given_back
@@ -65,7 +64,7 @@ class LeaseStore(WrappingStore):
 
     def after_fork(self) -> None:
         """Hold nothing: the parent spends what it took."""
-        self._leases: LRUCache[str, Lease] = LRUCache(ENTRIES)
+        self._leases: OrderedDict[str, Lease] = OrderedDict()
         self._lock = Lock()
 
     def take(
@@ -181,6 +180,9 @@ class LeaseStore(WrappingStore):
             # If the limit has changed, the tokens left are given back with the next call.
             rest = 0 if lease is None else min(most, lease.tokens)
             lease = self._leases[charge.key] = Lease(charge.limit, charge.lease, most, rest)
+            if len(self._leases) > ENTRIES:
+                self._leases.popitem(last=False)
+        self._leases.move_to_end(charge.key)
         return lease
 
     def _ask(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from flask_bucket import Charge, Limit
+from flask_bucket.stores import leases
 from tests.leases.conftest import HOT, KEY, LEASE, OTHER, World, hot
 
 
@@ -100,3 +103,12 @@ def test_all_tokens_are_noted(world: World) -> None:
     assert world.notes["spent"] >= 10
     assert world.notes["returned"] == world.notes["leased"] - world.notes["spent"]
     assert world.in_bucket() == 799
+
+
+def test_the_buckets_used_last_are_remembered(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "ENTRIES", 2)
+    for key in ("a", "b", "a", "c"):
+        world.take(Charge(HOT, key, lease=LEASE))
+    assert [*world.workers[0]._leases] == ["a", "c"]

@@ -252,8 +252,8 @@ LEASING = (
         "lease",
         "a forked child spends what its parent holds",
         LEASES,
-        "        self._leases: LRUCache[str, Lease] = LRUCache(ENTRIES)\n",
-        '        self._leases = getattr(self, "_leases", LRUCache(ENTRIES))\n',
+        "        self._leases: OrderedDict[str, Lease] = OrderedDict()\n",
+        '        self._leases = getattr(self, "_leases", OrderedDict())\n',
         *LEASED,
     ),
     broken(
