@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ..decisions import Charge, Outcome
 from ..limits import SECOND, Limit
@@ -49,13 +49,20 @@ class Lease:
     used_before: int = 0
     requests: int = 0
     requests_before: int = 0
-    #: The store's latest answer, its time on the store's clock, and when it came.
-    told: Outcome | None = None
+    #: Of the store's latest answer: its time on the store's clock, when it came, the tokens left in
+    #: the bucket, and when the bucket is full.
     told_at: int = 0
     answered: float = 0.0
+    balance: int = 0
+    full_at: float = 0.0
     #: The store's latest refusal, until when it is repeated, and the least cost it holds for.
     refusal: Outcome | None = None
     refused_until: float = 0.0
+    #: Seconds in which a token is refilled.
+    refill_time: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.refill_time = float(1 / self.limit.rate)
 
     def serves(self, charge: Charge) -> bool:
         """Return whether a charge is of the same limit, with the same time of a lease."""
@@ -106,7 +113,8 @@ class Lease:
 
         :param sent: when the call was sent. The lease's time counts from there.
         """
-        self.told, self.told_at, self.answered = outcome, now, at
+        self.told_at, self.answered = now, at
+        self.balance, self.full_at = outcome.remaining, at + outcome.reset_after
         if not outcome.allowed and self.is_hot:
             self.refusal, self.refused_until = outcome, sent + self.seconds
         if not outcome.taken:
@@ -136,19 +144,11 @@ class Lease:
 
     def _spent(self, charge: Charge, clock: float) -> Outcome:
         """Return the outcome of a charge that was taken from the tokens held."""
-        assert self.told is not None  # there are no tokens before the first answer
-        remaining, reset_after = self.told.after(-self.tokens)
-        reset_after = max(0.0, reset_after - (clock - self.answered))
+        limit, cost, held = self.limit, charge.cost, self.tokens
+        remaining = min(limit.capacity, self.balance + held)
+        reset = max(0.0, self.full_at - held * self.refill_time - clock)
         return Outcome(
-            self.limit,
-            charge.key,
-            charge.cost,
-            True,
-            remaining,
-            0.0,
-            reset_after,
-            taken=charge.cost,
-            taken_from="lease",
+            limit, charge.key, cost, True, remaining, 0.0, reset, False, "lease", "rate", cost
         )
 
     def _repeated(self, charge: Charge, clock: float) -> Outcome | None:
@@ -160,8 +160,8 @@ class Lease:
         if charge.cost > limit.capacity:
             wait = None
         elif wait is not None:
-            more = (charge.cost - refusal.cost) * limit.scale * limit.tick
-            wait = max(wait - elapsed, self.refused_until - clock) + more / limit.step / SECOND
+            more = (charge.cost - refusal.cost) * self.refill_time
+            wait = max(wait - elapsed, self.refused_until - clock) + more
         reset_after = max(0.0, refusal.reset_after - elapsed)
         remaining = min(refusal.remaining, max(0, charge.cost - 1))
         return refusal._replace(
