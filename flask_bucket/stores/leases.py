@@ -77,7 +77,7 @@ class LeaseStore(WrappingStore):
         leased = [charge for charge in held if charge.taken_from == "lease"]
         if leased:
             held = [charge for charge in held if charge.taken_from != "lease"]
-        if now is None and any(charge.lease for charge in charges):
+        if now is None and [charge for charge in charges if charge.lease]:
             decision = self._take(charges, held, shadow)
         else:
             decision = self.store.take(charges, held, shadow, now)
