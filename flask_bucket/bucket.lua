@@ -104,12 +104,13 @@ for i = 1, #KEYS do
     local slots = seen and seen.slots or
       {held = call('ZCOUNT', key, now + 1, '+inf'), wanted = 0, holds = {}}
     charge.slots, charge.free_at = slots, free_at
-    local late = call('ZRANGEBYSCORE', key, free_at + 1, '+inf') -- since the clock was set back
-    for n = 1, mode == 'peek' and 0 or #late do
+    local late = slots.held > 0 and call('ZRANGEBYSCORE', key, free_at + 1, '+inf') or {}
+    for n = 1, mode == 'peek' and 0 or #late do -- since the clock was set back
       slots.changed = true
       call('ZADD', key, free_at, late[n])
     end
-    slots.holds[member] = slots.holds[member] or tonumber(call('ZSCORE', key, member) or now) > now
+    slots.holds[member] = slots.holds[member] or
+      slots.held > 0 and tonumber(call('ZSCORE', key, member) or now) > now
     if asks and not slots.holds[member] then
       charge.needed = (slots.held + slots.wanted) * scale < charge.full and 0 or 1
       slots.wanted = slots.wanted + 1 - charge.needed
@@ -161,7 +162,7 @@ for i = 1, #KEYS do
   end
   if slots and amount ~= 0 and (slots.holds[member] == true) == (amount > 0) then
     slots.holds[member], slots.held, slots.changed = amount < 0, slots.held - amount, true
-    charge.taken, slots.last = amount < 0 and 1 or 0, charge.free_at
+    charge.taken, slots.last = amount < 0 and 1 or 0, mode == 'peek' and charge.free_at
     if mode ~= 'peek' then -- whoever is free by now is dropped below
       call('ZADD', KEYS[i], amount < 0 and charge.free_at or now, member)
     end
@@ -205,8 +206,7 @@ for i = 1, #KEYS do
   local key, charge = KEYS[i], charges[i]
   local bucket, slots = charge.bucket or charge, charge.slots
   if slots then
-    local last = call('ZRANGE', key, -1, -1, 'WITHSCORES')[2]
-    last = mode == 'peek' and slots.last or tonumber(last) or now
+    local last = slots.last or call('ZRANGE', key, -1, -1, 'WITHSCORES')[2] or now
     charge.tokens, charge.last_refill = slots.held, math.max(math.min(last, charge.free_at), now)
     if slots.changed and mode ~= 'peek' then
       call('ZREMRANGEBYSCORE', key, '-inf', now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutation.faults.fault import SLOTS, Fault
 
-HOLDS = "slots.holds[member] or tonumber(call('ZSCORE', key, member) or now) > now"
+HOLDS = "slots.held > 0 and tonumber(call('ZSCORE', key, member) or now) > now"
 CHANGES_SLOT = "amount ~= 0 and (slots.holds[member] == true) == (amount > 0)"
 FREED = "call('ZADD', KEYS[i], amount < 0 and charge.free_at or now, member)"
 FREE_EXPIRES = (
