@@ -78,8 +78,11 @@ class Holdings:
 
     def give_back(self) -> list[Charge]:
         """Return the charges that give everything back, once."""
-        held = _taken_out(self.held, self.held.copy())
-        return held + _taken_out(self.asked, self.asked.copy())
+        charges: list[Charge] = []
+        for slots in (self.held, self.asked):
+            if slots:
+                charges += _taken_out(slots, slots.copy())
+        return charges
 
     def enter(self, rules: Sequence[Rule], point: Point) -> None:
         """Note that a block was entered, which holds what was taken at its point."""
