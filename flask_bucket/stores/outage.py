@@ -126,11 +126,14 @@ class OutageStore(WrappingStore):
             self.store.settle(charges, now)
             return True
 
-        # Giving back a slot that nobody holds any more writes nothing.
-        wrote = any(charge.kind != "slot" for charge in charges)
-        settled = self._attempts.make(breakers, settle, lambda _: wrote)
-        slots = [charge for charge in charges if charge.kind == "slot"]
-        if slots and not settled and now is None and any(b.doubts for b in breakers):
+        def wrote(_: bool) -> bool:
+            # Giving back a slot that nobody holds any more writes nothing.
+            return any(charge.kind != "slot" for charge in charges)
+
+        settled = self._attempts.make(breakers, settle, wrote)
+        if settled or now is not None or not any(breaker.doubts for breaker in breakers):
+            return
+        if slots := [charge for charge in charges if charge.kind == "slot"]:
             self._owed.setdefault(breakers, deque(maxlen=OWED)).extend(slots)
 
     def _give_back_slots(self, breakers: Breakers) -> None:

@@ -40,8 +40,8 @@ OUTAGES = (
         "outage",
         "a settlement ends no outage",
         OUTAGE,
-        "lambda _: wrote)",
-        "lambda _: False)",
+        "settle, wrote)",
+        "settle, lambda _: False)",
         *BREAKERS,
     ),
     broken(
